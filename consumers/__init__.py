@@ -1,0 +1,1 @@
+"""FACING OUT. From a lane to a provider."""

@@ -1,0 +1,1 @@
+"""ROOF. Chooses concrete parts, reads settings, starts processes. Nobody imports it."""

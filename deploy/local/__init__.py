@@ -1,0 +1,1 @@
+"""Kafka and Redis on this machine."""

@@ -1,0 +1,1 @@
+"""FACING IN. The world speaks, we write it down."""

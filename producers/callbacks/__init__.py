@@ -1,0 +1,1 @@
+"""Provider webhooks: verify, write raw."""

@@ -1,0 +1,1 @@
+"""WAITING ROOMS. They decide; they touch no client."""

@@ -1,0 +1,1 @@
+"""GROUND. The promises of the system, pure: no client library."""

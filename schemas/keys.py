@@ -1,0 +1,314 @@
+"""Identity: ids, addresses, delivery keys, record keys, Redis keys. Nowhere else are such strings built.
+
+Every key starts with the tenant. User-chosen ids are percent-encoded inside keys, so no id can forge
+another's key. A notification id names the place of its accepted record and ends in a MAC: it can be
+looked up without a table and cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from schemas.messages import Channel
+
+SLOTS_PER_ROW = 16
+"""Singles per status row; a campaign row holds one page."""
+ID_MAC_BYTES = 5
+REFERENCE_MAC_BYTES = 8
+USER_ID_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a notification's status lives. row is "n.<epoch>.<partition>.<offset // 16>" or "c.<campaign>.<page>"
+    (the campaign percent-encoded); slot is offset % 16, or the position in the page.
+    """
+
+    row: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a provider returns to us in a callback: exactly which call of which delivery."""
+
+    tenant: str
+    address: Address
+    index: int
+    generation: int
+    call: int
+
+
+def encoded(text: str) -> str:
+    """Percent-encoded so that it holds none of the separators of our keys."""
+    return quote(text, safe="-_~").replace(".", "%2E")
+
+
+def single_address(epoch: str, partition: int, offset: int) -> Address:
+    """The address of a single accepted at this place of the entry topic with this log epoch."""
+    return Address(f"n.{epoch}.{partition}.{offset // SLOTS_PER_ROW}", offset % SLOTS_PER_ROW)
+
+
+def single_place(address: Address) -> tuple[str, int, int]:
+    """(log epoch, partition, offset) of a single's accepted record."""
+    _, epoch, partition, block = address.row.split(".")
+    return epoch, int(partition), int(block) * SLOTS_PER_ROW + address.slot
+
+
+def recipient_address(campaign_id: str, page: int, position: int) -> Address:
+    """The address of a campaign's recipient."""
+    return Address(f"c.{encoded(campaign_id)}.{page}", position)
+
+
+def is_campaign_row(row: str) -> bool:
+    return row.startswith("c.")
+
+
+def campaign_of_row(row: str) -> tuple[str, int]:
+    """(percent-encoded campaign id, page) of a campaign row."""
+    _, campaign, page = row.split(".")
+    return campaign, int(page)
+
+
+def log_epoch(region: str, topic_id: str) -> str:
+    """Short hash of region and topic id: a re-created topic or another region never repeats an address."""
+    return hashlib.sha256(f"{region}\n{topic_id}".encode()).hexdigest()[:8]
+
+
+class Ids:
+    """Makes and reads notification ids and references; the secret is the deployment's own."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def notification_id(self, tenant: str, address: Address) -> str:
+        """The public id of what lives at this address."""
+        body = _packed_address(address)
+        return address.row[0] + _base32(body + self._mac(tenant, b"id", body, ID_MAC_BYTES))
+
+    def address(self, tenant: str, notification_id: str) -> Address | None:
+        """The address behind an id; None when it is not one of this tenant's ids."""
+        body = _split_mac(notification_id[1:], ID_MAC_BYTES)
+        if body is None or not hmac.compare_digest(self._mac(tenant, b"id", body[0], ID_MAC_BYTES), body[1]):
+            return None
+        return _unpacked_address(notification_id[0], body[0])
+
+    def reference(self, reference: Reference) -> str:
+        """The token a provider carries back; its own MAC makes it unforgeable."""
+        head = "\n".join(
+            (
+                reference.tenant,
+                reference.address.row,
+                str(reference.address.slot),
+                str(reference.index),
+                str(reference.generation),
+                str(reference.call),
+            )
+        ).encode()
+        return _base32(head + self._mac(reference.tenant, b"ref", head, REFERENCE_MAC_BYTES))
+
+    def read_reference(self, text: str) -> Reference | None:
+        """The reference behind the token; None when it is not one of ours."""
+        body = _split_mac(text, REFERENCE_MAC_BYTES)
+        if body is None:
+            return None
+        parts = body[0].decode("utf-8", "replace").split("\n")
+        if len(parts) != 6 or not hmac.compare_digest(
+            self._mac(parts[0], b"ref", body[0], REFERENCE_MAC_BYTES), body[1]
+        ):
+            return None
+        numbers = [int(part) for part in parts[2:]]
+        return Reference(parts[0], Address(parts[1], numbers[0]), *numbers[1:])
+
+    def _mac(self, tenant: str, purpose: bytes, body: bytes, length: int) -> bytes:
+        text = purpose + b"\0" + tenant.encode() + b"\0" + body
+        return hmac.digest(self._secret, text, "sha256")[:length]
+
+
+def device_hash(device_id: str) -> str:
+    """8 hex digits that stand for a device in ids and rows."""
+    return hashlib.sha256(device_id.encode()).hexdigest()[:8]
+
+
+def delivery_suffix(channel: Channel, device_id: str = "") -> str:
+    """How a delivery is named inside its slot: "email", or "push/1a2b3c4d"."""
+    return f"{channel}/{device_hash(device_id)}" if device_id else str(channel)
+
+
+def delivery_id(notification_id: str, suffix: str) -> str:
+    """The public id of one delivery: notification id + ".channel[.device hash]"."""
+    return f"{notification_id}.{suffix.replace('/', '.')}"
+
+
+def user_key(tenant: str, user_id: str) -> str:
+    """tenant/user: the record key of entry topics, lanes and tiers, and the Redis hash tag."""
+    return f"{encoded(tenant)}/{encoded(user_id)}"
+
+
+def single_intent(tenant: str, event_id: str) -> str:
+    """What makes two single requests the same."""
+    return f"{encoded(tenant)}/e/{encoded(event_id)}"
+
+
+def recipient_intent(tenant: str, campaign_id: str, user_id: str) -> str:
+    """What makes two recipients of one campaign the same."""
+    return f"{encoded(tenant)}/c/{encoded(campaign_id)}/{encoded(user_id)}"
+
+
+def delivery_key(intent: str, channel: Channel, device_id: str = "") -> str:
+    """The dedupe key: intent + channel (+ device)."""
+    return f"{intent}:{delivery_suffix(channel, device_id)}"
+
+
+def row_key(tenant: str, row: str) -> str:
+    """Record key of `delivery.status` and key of the status table."""
+    return f"{encoded(tenant)}/{row}"
+
+
+def campaign_key(tenant: str, campaign_id: str) -> str:
+    """Record key of the campaign topics."""
+    return f"{encoded(tenant)}/{encoded(campaign_id)}"
+
+
+def cancel_key(tenant: str, campaign_id: str) -> str:
+    """The cancel's own key on `campaign.control`: a later pause or resume cannot overwrite it."""
+    return campaign_key(tenant, campaign_id) + "#cancel"
+
+
+def page_key(tenant: str, campaign_id: str, page: int) -> str:
+    """Record key of `campaign.pages`."""
+    return f"{campaign_key(tenant, campaign_id)}:{page}"
+
+
+def progress_key(tenant: str, campaign_id: str, partition: int) -> str:
+    """Record key of `campaign.progress`."""
+    return f"{campaign_key(tenant, campaign_id)}:{partition}"
+
+
+def facet_key(tenant: str, user_id: str, facet: str) -> str:
+    """Record key on `recipients`; facet is "user", "device/<id>", "optout/<channel>/<kind>" or "erased"."""
+    return f"{user_key(tenant, user_id)}/{facet}"
+
+
+def device_facet(device_id: str) -> str:
+    return f"device/{encoded(device_id)}"
+
+
+def opt_out_facet(channel: str, kind: str) -> str:
+    return f"optout/{encoded(channel) if channel != '*' else '*'}/{encoded(kind) if kind != '*' else '*'}"
+
+
+def address_hash(channel: str, address: str) -> str:
+    """Stands for a normalised address in suppressions; the address itself is never stored there."""
+    return hashlib.sha256(f"{channel}\n{address}".encode()).hexdigest()[:32]
+
+
+def suppression_key(tenant: str, channel: str, hashed: str) -> str:
+    """Record key on `suppressions`."""
+    return f"{encoded(tenant)}/{channel}:{hashed}"
+
+
+def inbox_key(tenant: str, user_id: str, notification_id: str) -> str:
+    """Record key on `inbox`."""
+    return f"{user_key(tenant, user_id)}:{notification_id}"
+
+
+# Redis. The part in braces is the hash tag: everything one script touches shares one.
+
+
+def redis_profile(tenant: str, user_id: str) -> str:
+    """Hash: one field per facet, `v` = version."""
+    return f"p:{{{user_key(tenant, user_id)}}}"
+
+
+def redis_claim(tenant: str, user_id: str, key: str) -> bytes:
+    """Claim entry of a delivery key (16-byte hash)."""
+    return f"c:{{{user_key(tenant, user_id)}}}:".encode() + hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def redis_plan(tenant: str, user_id: str, intent: str) -> str:
+    """First-wins plan of an intent."""
+    return f"plan:{{{user_key(tenant, user_id)}}}:{_short(intent)}"
+
+
+def redis_cancel(tenant: str, user_id: str, intent: str) -> str:
+    """Set when the intent was cancelled."""
+    return f"cancel:{{{user_key(tenant, user_id)}}}:{_short(intent)}"
+
+
+def redis_suppression(tenant: str, channel: str, hashed: str) -> str:
+    return f"sup:{{{encoded(tenant)}/{channel}:{hashed}}}"
+
+
+def redis_idempotency(tenant: str, event_id: str) -> str:
+    """Answer or running lock of an Idempotency-Key."""
+    return f"idem:{{{encoded(tenant)}/{_short(event_id)}}}"
+
+
+def redis_timeline(tenant: str, user_id: str) -> str:
+    """A user's last notifications, newest first."""
+    return f"tl:{{{user_key(tenant, user_id)}}}"
+
+
+def redis_inbox(tenant: str, user_id: str) -> str:
+    return f"in:{{{user_key(tenant, user_id)}}}"
+
+
+def redis_bucket(provider: str) -> str:
+    """Shared token buckets of a provider (all, and bulk)."""
+    return f"rate:{{{encoded(provider)}}}"
+
+
+def redis_breaker(provider: str) -> str:
+    return f"breaker:{{{encoded(provider)}}}"
+
+
+def redis_progress(lane: str) -> str:
+    """Per lane: partition -> {low watermark, done above it}, written by workers every 250 ms."""
+    return f"progress:{{{lane}}}"
+
+
+def redis_grant(lane: str, tenant: str) -> str:
+    return f"grant:{{{lane}}}:{encoded(tenant)}"
+
+
+def redis_owner(group: str, partition: int) -> str:
+    """URL of the status process that owns a partition; expires after 3 s."""
+    return f"owner:status:{{{group}}}:{partition}"
+
+
+REDIS_EPOCH = "epoch"
+"""Holds the Redis run_id for which the rebuild from the log is complete."""
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _base32(raw: bytes) -> str:
+    return base64.b32encode(raw).decode().rstrip("=").lower()
+
+
+def _split_mac(text: str, mac_bytes: int) -> tuple[bytes, bytes] | None:
+    try:
+        raw = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
+    except ValueError:
+        return None
+    if len(raw) <= mac_bytes or _base32(raw) != text:
+        return None
+    return raw[:-mac_bytes], raw[-mac_bytes:]
+
+
+def _packed_address(address: Address) -> bytes:
+    return f"{address.row[2:]}.{address.slot}".encode()
+
+
+def _unpacked_address(kind: str, body: bytes) -> Address | None:
+    parts = body.decode("utf-8", "replace").split(".")
+    if kind not in "nc" or len(parts) != {"n": 4, "c": 3}[kind]:
+        return None
+    return Address(".".join([kind, *parts[:-1]]), int(parts[-1]))

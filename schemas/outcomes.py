@@ -1,0 +1,37 @@
+"""What a provider's answer means (closed list); one vocabulary for every adapter.
+
+`retry_topics/ladder.py` is the one place where every kind is matched to a verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Classes of answers: whether the message was accepted, and whose fault it is when not."""
+
+    DONE = "done"
+    RETRY = "retry"
+    NOT_PROCESSED = "not_processed"
+    THROTTLE = "throttle"
+    DROP = "drop"
+    DEAD_ADDRESS = "dead_address"
+    SUPPRESS = "suppress"
+    BLOCKED = "blocked"
+    AUTH_CONFIG = "auth_config"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One answer. provider_id: the provider's message id; retry_after_ms: its own wish, already clamped.
+
+    detail is at most 200 characters, for people; it never holds a body, an address or a token.
+    """
+
+    kind: Kind
+    provider_id: str = ""
+    detail: str = ""
+    retry_after_ms: int | None = None

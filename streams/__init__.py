@@ -1,0 +1,1 @@
+"""FACING ACROSS. Log to log, log to table."""

@@ -28,7 +28,7 @@ class OnUnknown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePolicy:
-    """template.toml, checked. channels: all of these are sent; fallback: tried in order (exactly one is given, or both)."""
+    """template.toml, checked. channels: all of these are sent; fallback: tried in order; at least one is given."""
 
     name: str
     message_class: MessageClass

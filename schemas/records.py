@@ -141,3 +141,11 @@ class TopicView(Protocol):
     async def seen(self, topic: str, placed: Placed) -> None:
         """Returns once the record at this place has been seen: read your own write."""
         ...
+
+
+class Tails(Protocol):
+    """Opens views of whole topics."""
+
+    async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
+        """Reads every partition of the topics from its start and goes on for ever, calling on_record on the loop."""
+        ...

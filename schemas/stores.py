@@ -22,7 +22,7 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A user as known now. version changes with every write; 0 = nothing stored. opt_outs: (channel, kind), "*" = all."""
+    """A user as known now. version rises with every write; 0 = nothing stored. opt_outs: (channel, kind)."""
 
     version: int = 0
     erased: bool = False
@@ -95,7 +95,7 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One notification as its row tells it. status: the notification's own; reason: of a slot end, e.g. duplicate_of."""
+    """One notification as its row tells it. reason and detail: of a slot end, e.g. duplicate_of."""
 
     status: str
     reason: str

@@ -1,0 +1,46 @@
+"""The port of a provider: one call in, one outcome out. Adapters decide nothing about retries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from schemas.content import Content
+from schemas.messages import Channel
+from schemas.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One delivery, ready to go. to: the normalised address (device token, email, E.164 number, user id for inapp).
+
+    reference is what callbacks must carry back. traceparent is "" when the record had none.
+    """
+
+    tenant: str
+    user_id: str
+    delivery_key: str
+    notification_id: str
+    reference: str
+    channel: Channel
+    template: str
+    to: str
+    content: Content
+    expires_at_ms: int
+    traceparent: str = ""
+
+
+class Provider(Protocol):
+    """One configured account at one vendor."""
+
+    name: str
+
+    async def send(self, call: Call) -> Outcome:
+        """What the provider made of it. Never raises for what the outside world does, never retries or sleeps.
+
+        Ends within the provider's own time-out; a time-out or a lost connection after the request may have
+        left is UNKNOWN, before it NOT_PROCESSED.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -34,6 +34,8 @@ class Provider(Protocol):
     """One configured account at one vendor."""
 
     name: str
+    carries_reference: bool
+    """Whether the vendor returns `Call.reference` in its callbacks; else settle keeps `pm:<provider>:<message id>`."""
 
     async def send(self, call: Call) -> Outcome:
         """What the provider made of it. Never raises for what the outside world does, never retries or sleeps.

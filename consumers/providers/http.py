@@ -1,0 +1,106 @@
+"""Provider kind `http`: in-house gateways, demos, benchmarks. Wire format: the design, section 11.
+
+POSTs one JSON object per delivery with `Idempotency-Key`; callbacks come back as Standard Webhooks
+(`producers/callbacks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from consumers.providers import retry_after
+from consumers.providers.contract import Call
+from consumers.providers.http_pool import Answer, HttpPool, NoAnswer, NotSent, PoolOptions
+from schemas.clock import Clock
+from schemas.outcomes import Kind, Outcome
+
+DETAIL_MAX = 200
+NAMED_REFUSALS = {"dead_address": Kind.DEAD_ADDRESS, "suppress": Kind.SUPPRESS, "blocked": Kind.BLOCKED}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """headers: sent with every request, e.g. the gateway's own Authorization."""
+
+    url: str
+    timeout_s: float = 5.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    pool: PoolOptions = field(default_factory=PoolOptions)
+
+
+class HttpProvider:
+    """An account at a gateway that takes Tidings' own JSON."""
+
+    carries_reference = True
+
+    def __init__(self, name: str, options: HttpOptions, clock: Clock) -> None:
+        self.name = name
+        self._timeout_s = options.timeout_s
+        self._clock = clock
+        self._pool = HttpPool(options.url, options.pool)
+        own = "".join(f"{key}: {value}\r\n" for key, value in options.headers.items())
+        self._headers = f"Content-Type: application/json\r\nUser-Agent: tidings\r\n{own}".encode()
+
+    async def send(self, call: Call) -> Outcome:
+        """What the gateway answered; UNKNOWN when the request may have arrived and no answer came."""
+        try:
+            answer = await self._pool.post(self._request_headers(call), _body(call), self._timeout_s)
+        except NotSent as error:
+            return Outcome(Kind.NOT_PROCESSED, detail=str(error)[:DETAIL_MAX])
+        except NoAnswer as error:
+            return Outcome(Kind.UNKNOWN, detail=str(error)[:DETAIL_MAX])
+        return read_answer(answer, self._clock.now_ms())
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def _request_headers(self, call: Call) -> bytes:
+        trace = f"traceparent: {call.traceparent}\r\n" if call.traceparent else ""
+        return self._headers + f"Idempotency-Key: {call.delivery_key}\r\n{trace}".encode()
+
+
+def _body(call: Call) -> bytes:
+    content = call.content
+    fields = {
+        "delivery_key": call.delivery_key,
+        "notification_id": call.notification_id,
+        "reference": call.reference,
+        "channel": call.channel.value,
+        "to": call.to,
+        "text": content.text,
+    }
+    optional = {"subject": content.subject, "title": content.title, "html": content.html}
+    fields.update({name: value for name, value in optional.items() if value})
+    if content.data:
+        return orjson.dumps({**fields, "data": orjson.Fragment(content.data)})
+    return orjson.dumps(fields)
+
+
+def read_answer(answer: Answer, now_ms: int) -> Outcome:
+    """The outcome behind an HTTP answer of the `http` kind."""
+    fields = _fields(answer.body)
+    if 200 <= answer.status < 300:
+        return Outcome(Kind.DONE, provider_id=str(fields.get("id", ""))[:DETAIL_MAX])
+    wait = retry_after.wait_ms(answer.headers.get("retry-after"), now_ms)
+    return Outcome(_refusal(answer.status, fields), detail=f"status {answer.status}", retry_after_ms=wait)
+
+
+def _refusal(status: int, fields: dict[str, object]) -> Kind:
+    if status == 408 or status >= 500:
+        return Kind.RETRY
+    if status == 429:
+        return Kind.THROTTLE
+    if status in (401, 403) or status < 400:
+        return Kind.AUTH_CONFIG  # a redirect is a wrong URL: keep every message, tell a person
+    return NAMED_REFUSALS.get(str(fields.get("error", "")), Kind.DROP)
+
+
+def _fields(body: bytes) -> dict[str, object]:
+    try:
+        fields = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

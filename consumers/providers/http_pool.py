@@ -1,0 +1,285 @@
+"""A small HTTP/1.1 client for providers: keep-alive connections to one origin, on asyncio and llhttp.
+
+Exists because the client is the largest cost of a send (docs/decisions). It knows the one thing a sender
+must know about a failure: whether the request may have reached the provider (NoAnswer) or cannot have (NotSent).
+No redirects, no retries, no cookies, no proxies, no compression.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httptools
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_BODY_BYTES = 256 * 1024
+CONTINUE_CLASS = 1
+
+
+class NotSent(Exception):
+    """No byte of the request can have been acted upon: no connection, no TLS, or no free connection in time."""
+
+
+class NoAnswer(Exception):
+    """The request may have been acted upon, but no complete answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """headers: names in lower case, the last value of each."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """idle_s: a connection unused for longer is not used again, as peers and proxies drop them silently."""
+
+    max_connections: int = 256
+    connect_timeout_s: float = 3.0
+    idle_s: float = 30.0
+    tls: ssl.SSLContext | None = None
+
+
+class HttpPool:
+    """Connections to the origin of one URL. Use from one event loop."""
+
+    def __init__(self, url: str, options: PoolOptions) -> None:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if secure else 80)
+        self._tls = (options.tls or ssl.create_default_context()) if secure else None
+        self._options = options
+        self._idle: list[_Connection] = []
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._open: set[_Connection] = set()
+        self._opening = 0
+        self._closed = False
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._head = f"POST {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n".encode()
+
+    async def post(self, headers: bytes, body: bytes, timeout_s: float) -> Answer:
+        """The provider's answer. `headers`: ready lines, each ending in CRLF; Host and Content-Length are added.
+
+        Raises NotSent or NoAnswer. timeout_s covers everything, waiting for a connection included.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_s
+        connection = await self._acquire(give_up_at)
+        request = b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body)
+        try:
+            return await connection.exchange(request, give_up_at)
+        finally:
+            self._release(connection)
+
+    async def close(self) -> None:
+        """Closes every connection; exchanges under way end as NoAnswer."""
+        self._closed = True
+        connections = list(self._open)
+        for connection in connections:
+            connection.abandon("the client is closing")
+        await asyncio.gather(*(connection.gone.wait() for connection in connections))
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that are established now, idle or busy."""
+        return len(self._open)
+
+    async def _acquire(self, give_up_at: float) -> _Connection:
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            connection = self._usable_idle(loop.time())
+            if connection is not None:
+                return connection
+            if len(self._open) + self._opening < self._options.max_connections:
+                return await self._connect(give_up_at)
+            await self._wait_for_a_place(give_up_at)
+        raise NotSent("the client is closed")
+
+    def _usable_idle(self, now: float) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and now - connection.idle_since < self._options.idle_s:
+                return connection
+            connection.abandon("idle for too long")
+        return None
+
+    async def _connect(self, give_up_at: float) -> _Connection:
+        loop = asyncio.get_running_loop()
+        self._opening += 1
+        try:
+            async with asyncio.timeout_at(min(give_up_at, loop.time() + self._options.connect_timeout_s)):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._lost), self._host, self._port, ssl=self._tls
+                )
+        except (OSError, TimeoutError) as error:
+            self._wake_one()
+            raise NotSent(f"no connection: {type(error).__name__}") from error
+        finally:
+            self._opening -= 1
+        self._open.add(connection)
+        return connection
+
+    async def _wait_for_a_place(self, give_up_at: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                await waiter
+        except TimeoutError as error:
+            raise NotSent("no free connection in time") from error
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._wake_one()
+            raise
+
+    def _release(self, connection: _Connection) -> None:
+        if connection.usable and not self._closed:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.abandon("not reusable")
+        self._wake_one()
+
+    def _lost(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+
+@dataclass(slots=True, eq=False)
+class _Partial:
+    """An answer in the making."""
+
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    header_bytes: int = 0
+    framed: bool = False
+    headers_complete: bool = False
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive connection, one exchange at a time; also the callbacks of its llhttp parser."""
+
+    def __init__(self, lost: Callable[[_Connection], None]) -> None:
+        self.gone = asyncio.Event()
+        self.idle_since = 0.0
+        self._lost = lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._pending: asyncio.Future[Answer] | None = None
+        self._partial = _Partial()
+        self._keep = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be written."""
+        return self._keep and self._pending is None and self._transport is not None and not self._transport.is_closing()
+
+    async def exchange(self, request: bytes, give_up_at: float) -> Answer:
+        """Writes one request and returns its answer; raises NoAnswer (or NotSent when the peer had gone before)."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise NotSent("the connection had been closed")
+        loop = asyncio.get_running_loop()
+        self._partial = _Partial()
+        pending: asyncio.Future[Answer] = loop.create_future()
+        self._pending = pending
+        timer = loop.call_at(give_up_at, self.abandon, "time-out")
+        try:
+            transport.write(request)
+            return await pending
+        finally:
+            timer.cancel()
+            if not pending.done() or pending.cancelled():
+                self.abandon("cancelled")
+            self._pending = None
+
+    def abandon(self, why: str) -> None:
+        """Gives the connection up at once; an exchange under way ends as NoAnswer."""
+        self._keep = False
+        self._fail(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, why: str) -> None:
+        if self._pending is not None and not self._pending.done():
+            self._pending.set_exception(NoAnswer(why))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._pending is None or self._pending.done():
+            self.abandon("bytes without a request")
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade, _TooLarge) as error:
+            self.abandon(f"unreadable answer: {type(error).__name__}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._keep = False
+        partial = self._partial
+        if partial.headers_complete and not partial.framed and error is None:
+            self._finish()  # a body without length ends with the connection
+        self._fail("connection lost")
+        self.gone.set()
+        self._lost(self)
+
+    # llhttp
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        partial = self._partial
+        partial.header_bytes += len(name) + len(value)
+        if partial.header_bytes > MAX_HEADER_BYTES:
+            raise _TooLarge
+        key = name.decode("latin-1").lower()
+        partial.headers[key] = value.decode("latin-1")
+        if key in ("content-length", "transfer-encoding"):
+            partial.framed = True
+
+    def on_headers_complete(self) -> None:
+        self._partial.headers_complete = self._parser.get_status_code() // 100 != CONTINUE_CLASS
+
+    def on_body(self, chunk: bytes) -> None:
+        self._partial.body += chunk
+        if len(self._partial.body) > MAX_BODY_BYTES:
+            raise _TooLarge
+
+    def on_message_complete(self) -> None:
+        if not self._partial.headers_complete:
+            self._partial = _Partial()  # 1xx: the real answer follows
+            return
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        self._keep = self._keep and not unsent and self._parser.should_keep_alive()
+        self._finish()
+
+    def _finish(self) -> None:
+        partial = self._partial
+        if self._pending is not None and not self._pending.done():
+            answer = Answer(self._parser.get_status_code(), partial.headers, bytes(partial.body))
+            self._pending.set_result(answer)
+
+
+class _TooLarge(Exception):
+    """The answer passes a limit."""

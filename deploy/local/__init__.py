@@ -1,1 +1,1 @@
-"""Kafka and Redis on this machine."""
+"""Kafka and Redis on this machine. In reading order: stack, kafka, redis, jars, tools, places."""

@@ -34,13 +34,19 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a provider returns to us in a callback: exactly which call of which delivery."""
+    """What a provider returns to us in a callback: exactly which call of which delivery, and to whom.
+
+    channel and address_hash (of `address_hash`) name the address to suppress after a hard bounce or a
+    complaint; both are empty where there is none to suppress (push, inapp).
+    """
 
     tenant: str
     address: Address
     index: int
     generation: int
     call: int
+    channel: str = ""
+    address_hash: str = ""
 
 
 def encoded(text: str) -> str:
@@ -107,6 +113,8 @@ class Ids:
                 str(reference.index),
                 str(reference.generation),
                 str(reference.call),
+                reference.channel,
+                reference.address_hash,
             )
         ).encode()
         return _base32(head + self._mac(reference.tenant, b"ref", head, REFERENCE_MAC_BYTES))
@@ -117,12 +125,12 @@ class Ids:
         if body is None:
             return None
         parts = body[0].decode("utf-8", "replace").split("\n")
-        if len(parts) != 6 or not hmac.compare_digest(
+        if len(parts) != 8 or not hmac.compare_digest(
             self._mac(parts[0], b"ref", body[0], REFERENCE_MAC_BYTES), body[1]
         ):
             return None
-        numbers = [int(part) for part in parts[2:]]
-        return Reference(parts[0], Address(parts[1], numbers[0]), *numbers[1:])
+        slot, index, generation, call = map(int, parts[2:6])
+        return Reference(parts[0], Address(parts[1], slot), index, generation, call, parts[6], parts[7])
 
     def _mac(self, tenant: str, purpose: bytes, body: bytes, length: int) -> bytes:
         text = purpose + b"\0" + tenant.encode() + b"\0" + body
@@ -203,7 +211,12 @@ def opt_out_facet(channel: str, kind: str) -> str:
 
 
 def address_hash(channel: str, address: str) -> str:
-    """Stands for a normalised address in suppressions; the address itself is never stored there."""
+    """Stands for a normalised address in suppressions; the address itself is never stored there.
+
+    The case of an email address is ignored: nobody has two people behind one spelling.
+    """
+    if channel == Channel.EMAIL:
+        address = address.lower()
     return hashlib.sha256(f"{channel}\n{address}".encode()).hexdigest()[:32]
 
 
@@ -255,7 +268,28 @@ def redis_timeline(tenant: str, user_id: str) -> str:
 
 
 def redis_inbox(tenant: str, user_id: str) -> str:
+    """Hash: notification id -> message, `seq` = the last sequence number given."""
     return f"in:{{{user_key(tenant, user_id)}}}"
+
+
+def redis_inbox_order(tenant: str, user_id: str) -> str:
+    """Sorted set: notification id by its time."""
+    return f"in:{{{user_key(tenant, user_id)}}}:order"
+
+
+def redis_inbox_unread(tenant: str, user_id: str) -> str:
+    """Set: the notification ids not read yet; its size is the unread count."""
+    return f"in:{{{user_key(tenant, user_id)}}}:unread"
+
+
+def redis_inbox_live(tenant: str, user_id: str) -> str:
+    """Pub/sub channel of a user's inbox."""
+    return f"in:{{{user_key(tenant, user_id)}}}:live"
+
+
+def redis_message(provider: str, message_id: str) -> str:
+    """Reference of a call by the provider's own message id, for providers that cannot carry ours."""
+    return f"pm:{{{encoded(provider)}/{_short(message_id)}}}"
 
 
 def redis_bucket(provider: str) -> str:
@@ -283,6 +317,10 @@ def redis_owner(group: str, partition: int) -> str:
 
 REDIS_EPOCH = "epoch"
 """Holds the Redis run_id for which the rebuild from the log is complete."""
+REDIS_REBUILD = "rebuild:{epoch}"
+"""Held by the process that rebuilds Redis; gone when Redis is emptied meanwhile."""
+REDIS_APPLIED = "applied:{epoch}"
+"""Hash: topic and partition -> offset up to which the log had been applied when this Redis was last saved."""
 
 
 def _short(text: str) -> str:

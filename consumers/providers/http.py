@@ -13,7 +13,8 @@ import orjson
 
 from consumers.providers import retry_after
 from consumers.providers.contract import Call
-from consumers.providers.http_pool import Answer, HttpPool, NoAnswer, NotSent, PoolOptions
+from consumers.providers.http_pool import Answer, HttpPool, PoolOptions
+from consumers.providers.pool import NoAnswer, NotSent
 from schemas.clock import Clock
 from schemas.outcomes import Kind, Outcome
 

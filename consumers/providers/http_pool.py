@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import httptools
 
+from consumers.providers.pool import NoAnswer, NotSent, Pool
+
 MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
 CONTINUE_CLASS = 1
-
-
-class NotSent(Exception):
-    """No byte of the request can have been acted upon: no connection, no TLS, or no free connection in time."""
-
-
-class NoAnswer(Exception):
-    """The request may have been acted upon, but no complete answer came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +50,7 @@ class HttpPool:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if secure else 80)
         self._tls = (options.tls or ssl.create_default_context()) if secure else None
-        self._options = options
-        self._idle: list[_Connection] = []
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._open: set[_Connection] = set()
-        self._opening = 0
-        self._closed = False
+        self._pool = Pool(self._connect, options.max_connections, options.connect_timeout_s, options.idle_s)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._head = f"POST {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n".encode()
 
@@ -73,94 +61,28 @@ class HttpPool:
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_s
-        connection = await self._acquire(give_up_at)
+        connection = await self._pool.acquire(give_up_at)
         request = b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body)
         try:
             return await connection.exchange(request, give_up_at)
         finally:
-            self._release(connection)
-
-    async def close(self) -> None:
-        """Closes every connection; exchanges under way end as NoAnswer."""
-        self._closed = True
-        connections = list(self._open)
-        for connection in connections:
-            connection.abandon("the client is closing")
-        await asyncio.gather(*(connection.gone.wait() for connection in connections))
+            self._pool.release(connection)
 
     @property
     def open_connections(self) -> int:
         """Connections that are established now, idle or busy."""
-        return len(self._open)
+        return self._pool.open_connections
 
-    async def _acquire(self, give_up_at: float) -> _Connection:
+    async def close(self) -> None:
+        """Closes every connection; exchanges under way end as NoAnswer."""
+        await self._pool.close()
+
+    async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        while not self._closed:
-            connection = self._usable_idle(loop.time())
-            if connection is not None:
-                return connection
-            if len(self._open) + self._opening < self._options.max_connections:
-                return await self._connect(give_up_at)
-            await self._wait_for_a_place(give_up_at)
-        raise NotSent("the client is closed")
-
-    def _usable_idle(self, now: float) -> _Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and now - connection.idle_since < self._options.idle_s:
-                return connection
-            connection.abandon("idle for too long")
-        return None
-
-    async def _connect(self, give_up_at: float) -> _Connection:
-        loop = asyncio.get_running_loop()
-        self._opening += 1
-        try:
-            async with asyncio.timeout_at(min(give_up_at, loop.time() + self._options.connect_timeout_s)):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._lost), self._host, self._port, ssl=self._tls
-                )
-        except (OSError, TimeoutError) as error:
-            self._wake_one()
-            raise NotSent(f"no connection: {type(error).__name__}") from error
-        finally:
-            self._opening -= 1
-        self._open.add(connection)
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self._pool.lost), self._host, self._port, ssl=self._tls
+        )
         return connection
-
-    async def _wait_for_a_place(self, give_up_at: float) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            async with asyncio.timeout_at(give_up_at):
-                await waiter
-        except TimeoutError as error:
-            raise NotSent("no free connection in time") from error
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._wake_one()
-            raise
-
-    def _release(self, connection: _Connection) -> None:
-        if connection.usable and not self._closed:
-            connection.idle_since = asyncio.get_running_loop().time()
-            self._idle.append(connection)
-        else:
-            connection.abandon("not reusable")
-        self._wake_one()
-
-    def _lost(self, connection: _Connection) -> None:
-        self._open.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-        self._wake_one()
-
-    def _wake_one(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from consumers.providers.http_pool import HttpPool, NoAnswer, NotSent, PoolOptions
+from consumers.providers.http_pool import HttpPool, PoolOptions
+from consumers.providers.pool import NoAnswer, NotSent
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -1,0 +1,53 @@
+"""What a mail server's reply means to the sender."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumers.providers import smtp_replies
+from consumers.providers.smtp_connection import Reply, Stage
+from schemas.outcomes import Kind
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "text", "kind"),
+    [
+        (Stage.CONTENT, 250, "2.0.0 queued as 4B", Kind.DONE),
+        (Stage.RECIPIENT, 550, "5.1.1 no such user", Kind.SUPPRESS),
+        (Stage.RECIPIENT, 553, "5.1.3 bad syntax", Kind.SUPPRESS),
+        (Stage.RECIPIENT, 556, "5.1.10 null MX", Kind.SUPPRESS),
+        (Stage.RECIPIENT, 550, "User unknown in local recipient table", Kind.SUPPRESS),
+        (Stage.RECIPIENT, 550, "Denied by policy", Kind.BLOCKED),
+        (Stage.CONTENT, 554, "5.7.1 looks like spam", Kind.BLOCKED),
+        (Stage.CONTENT, 550, "message to unknown user looks bad", Kind.BLOCKED),
+        (Stage.RECIPIENT, 550, "5.7.26 unauthenticated", Kind.BLOCKED),
+        (Stage.RECIPIENT, 552, "5.2.2 mailbox full", Kind.DROP),
+        (Stage.CONTENT, 552, "5.3.4 too large", Kind.DROP),
+        (Stage.RECIPIENT, 550, "5.4.1 recipient address rejected", Kind.DROP),
+        (Stage.SENDER, 501, "5.5.4 bad parameter", Kind.AUTH_CONFIG),
+        (Stage.SENDER, 530, "5.7.0 authentication required", Kind.AUTH_CONFIG),
+        (Stage.LOGIN, 535, "5.7.8 bad credentials", Kind.AUTH_CONFIG),
+        (Stage.CONNECT, 554, "no service for you", Kind.AUTH_CONFIG),
+        (Stage.CONNECT, 421, "4.3.2 too busy", Kind.NOT_PROCESSED),
+        (Stage.LOGIN, 454, "4.7.0 temporary authentication failure", Kind.NOT_PROCESSED),
+        (Stage.RECIPIENT, 451, "4.3.0 try later", Kind.RETRY),
+        (Stage.RECIPIENT, 450, "4.2.0 greylisted", Kind.RETRY),
+        (Stage.CONTENT, 452, "4.2.2 mailbox full", Kind.RETRY),
+        (Stage.SENDER, 421, "4.7.28 rate limited", Kind.THROTTLE),
+        (Stage.CONTENT, 454, "Throttling failure: maximum sending rate exceeded", Kind.THROTTLE),
+        (Stage.CONTENT, 421, "closing", Kind.RETRY),
+        (Stage.CONTENT, 550, "4.2.2 contradicts itself: unknown mailbox", Kind.BLOCKED),
+        (Stage.CONTENT, 502, "command not implemented", Kind.DROP),
+    ],
+)
+def test_each_reply_has_one_meaning(stage: Stage, code: int, text: str, kind: Kind) -> None:
+    assert smtp_replies.outcome(Reply(code, text, stage)).kind is kind
+
+
+def test_greylisting_waits_for_minutes() -> None:
+    assert smtp_replies.outcome(Reply(451, "4.7.1 greylisted", Stage.RECIPIENT)).retry_after_ms == 300_000
+
+
+def test_the_detail_names_stage_and_code_and_never_the_servers_text() -> None:
+    reply = Reply(550, "5.1.1 <mia@example.com> unknown", Stage.RECIPIENT)
+    assert smtp_replies.outcome(reply).detail == "rcpt to: 550 5.1.1"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,6 +21,8 @@ SLOTS_PER_ROW = 16
 ID_MAC_BYTES = 5
 REFERENCE_MAC_BYTES = 8
 USER_ID_MAX = 128
+_PLAIN = re.compile(r"[A-Za-z0-9_~-]*", re.ASCII)
+_SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Reference:
 
 def encoded(text: str) -> str:
     """Percent-encoded so that it holds none of the separators of our keys."""
+    if _PLAIN.fullmatch(text):  # nearly every id, at a fifth of the price
+        return text
     return quote(text, safe="-_~").replace(".", "%2E")
 
 
@@ -68,6 +73,11 @@ def single_place(address: Address) -> tuple[str, int, int]:
 def recipient_address(campaign_id: str, page: int, position: int) -> Address:
     """The address of a campaign's recipient."""
     return Address(f"c.{encoded(campaign_id)}.{page}", position)
+
+
+def is_single_row(row: str) -> bool:
+    """Whether it is well formed as the row of a single."""
+    return _SINGLE_ROW.fullmatch(row) is not None
 
 
 def is_campaign_row(row: str) -> bool:

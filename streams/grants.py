@@ -1,0 +1,105 @@
+"""The pace of bulk singles: `route bulk` spends tokens that `dispatch` grants, lane by lane and tenant by tenant.
+
+`route bulk` says how many it wants and takes what is there; dispatch sees the wish, lets it take part in
+the same round robin as campaigns, and tops the tokens up. Wishes and tokens end by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from schemas import keys
+from schemas.errors import StoreDown
+
+KEPT_MS = 5_000
+"""A wish or a token that nobody renews is gone after this."""
+_TAKE = resources.files("streams").joinpath("grants.lua").read_text()
+
+
+class Purse:
+    """The tokens of one `route bulk` process: what was taken for a record that then had to wait serves the next."""
+
+    def __init__(self, redis: Redis, instance: str) -> None:
+        self._instance = instance
+        self._take = redis.register_script(_TAKE)
+        self._held: dict[tuple[str, str], int] = {}
+
+    async def fill(self, wanted: Mapping[tuple[str, str], int]) -> None:
+        """Takes tokens until this many are held per (tenant, lane), or there are no more. Raises StoreDown."""
+        for flow, count in wanted.items():
+            missing = count - self._held.get(flow, 0)
+            if missing > 0:
+                self._held[flow] = self._held.get(flow, 0) + await self._ask(flow, missing)
+
+    def spend(self, tenant: str, lanes: Sequence[str]) -> bool:
+        """Spends one token of each of these lanes; nothing, and False, when one of them has none."""
+        flows = [(tenant, lane) for lane in lanes]
+        if any(self._held.get(flow, 0) < flows.count(flow) for flow in flows):
+            return False
+        for flow in flows:
+            self._held[flow] -= 1
+        return True
+
+    async def _ask(self, flow: tuple[str, str], missing: int) -> int:
+        tenant, lane = flow
+        try:
+            return int(await self._take(keys=[keys.redis_grant(lane, tenant)], args=[self._instance, missing, KEPT_MS]))
+        except (RedisError, OSError) as error:
+            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What bulk singles of one tenant want of one lane. tokens: granted and not yet taken."""
+
+    wanted: int
+    tokens: int
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.wanted - self.tokens)
+
+
+class Grants:
+    """Dispatch's side."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def wishes(self, flows: Sequence[tuple[str, str]], now_ms: int) -> dict[tuple[str, str], Wish]:
+        """The wishes of these (tenant, lane)s. Raises StoreDown."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for tenant, lane in flows:
+            pipeline.hgetall(keys.redis_grant(lane, tenant))
+        try:
+            replies = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+        return {flow: _wish(reply, now_ms) for flow, reply in zip(flows, replies, strict=True) if reply}
+
+    async def give(self, granted: Mapping[tuple[str, str], int]) -> None:
+        """Adds tokens. Raises StoreDown."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for (tenant, lane), count in granted.items():
+            key = keys.redis_grant(lane, tenant)
+            pipeline.hincrby(key, "tokens", count)
+            pipeline.pexpire(key, KEPT_MS)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+
+
+def _wish(reply: Mapping[bytes, bytes], now_ms: int) -> Wish:
+    """wish:<instance> fields hold "count at_ms": those of a process that died count no more."""
+    wanted = 0
+    for field, value in reply.items():
+        if field.startswith(b"wish:"):
+            count, at_ms = value.split()
+            wanted += int(count) if now_ms - int(at_ms) < KEPT_MS else 0
+    return Wish(wanted, int(reply.get(b"tokens", b"0")))

@@ -1,0 +1,24 @@
+"""The plan that won: asked for in a pipelined round trip, kept for a day.
+
+Two runs of the same notification (a crash, a rebalance, a replay, a second request of the same intent)
+read the first one's plan, whatever the profile says by then.
+"""
+
+from __future__ import annotations
+
+from schemas import keys
+from schemas.stores import Pipeline
+
+KEPT_S = 86_400
+"""As long as claims: what is older is refused by its age."""
+
+
+def ask(pipeline: Pipeline, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
+    """Offers this plan (`planning.pack`): it is kept unless there is one."""
+    key = keys.redis_plan(tenant, user_id, intent)
+    pipeline.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S)
+
+
+def read(reply: bytes | None, packed: bytes) -> bytes:
+    """The plan that holds: the earlier one, or what was offered."""
+    return packed if reply is None else reply

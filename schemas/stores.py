@@ -6,11 +6,12 @@ reply; so several stores share one round trip. Every trusted round trip ends wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from schemas import keys, messages
+from schemas import keys, messages, timeline
 from schemas.errors import StoreDown
 
 
@@ -53,10 +54,88 @@ class Suppressions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FacetWrite:
+    """One facet as the log has it. name: the last part of its record key; facet None: it was removed."""
+
+    name: str
+    offset: int
+    facet: messages.RecipientFacet | None
+
+
+class ProfileWrites(Protocol):
+    """What the API needs of the profile store beside the log."""
+
+    async def apply(self, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> tuple[str, ...]:
+        """Stores what is newer than what is there; names the facets that an erasure among them removed.
+
+        Raises StoreDown when Redis does not answer.
+        """
+        ...
+
+    async def load(self, tenant: str, user_id: str) -> Profile:
+        """The profile now. Raises StoreDown when Redis cannot be trusted."""
+        ...
+
+
+class SuppressionWrites(Protocol):
+    """What the API and the callbacks need of the suppression store beside the log. Both raise StoreDown."""
+
+    async def apply(self, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
+        """Stores the cause, "" removes it, unless something newer is there."""
+        ...
+
+    async def load(self, tenant: str, channel: str, hashed: str) -> str:
+        """The cause; "" when the address may be written to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """One message as the inbox has it. seq rises with every arrival of a user's inbox."""
+
+    seq: int
+    message: messages.InboxMessage
+
+
+@dataclass(frozen=True, slots=True)
+class InboxView:
+    """Newest first. seq: the newest sequence number given so far."""
+
+    seq: int
+    unread: int
+    items: tuple[InboxItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxNews:
+    """Something happened in an inbox: `arrived`, or (None) messages were read or removed."""
+
+    seq: int
+    unread: int
+    arrived: messages.InboxMessage | None = None
+
+
 class Inbox(Protocol):
-    """In-app messages; the unread count is exact: a message put twice counts once."""
+    """In-app messages; the unread count is exact: a message put twice counts once. All raise StoreDown."""
 
     async def put(self, message: messages.InboxMessage) -> None: ...
+
+    async def view(self, tenant: str, user_id: str) -> InboxView: ...
+
+    async def mark_read(self, tenant: str, user_id: str, notification_ids: Sequence[str], at_ms: int) -> int:
+        """Marks these as read; returns what is left unread. Unknown ids change nothing."""
+        ...
+
+    def live(self, tenant: str, user_id: str) -> AbstractAsyncContextManager[AsyncIterator[InboxNews]]:
+        """News from the moment the block is entered; the iterator raises StoreDown when some may be missing."""
+        ...
+
+
+class Timeline(Protocol):
+    async def newest(self, tenant: str, user_id: str) -> Sequence[timeline.Entry]:
+        """Newest first. Raises StoreDown."""
+        ...
 
 
 class Epoch:

@@ -1,0 +1,139 @@
+"""News of inboxes as they happen: one Redis subscription per process, however many screens look on.
+
+News are hints. Whoever falls behind or loses Redis is told so and reconnects, and then sees the true state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+
+from schemas import keys
+from schemas.errors import StoreDown
+from schemas.stores import InboxNews
+from streams.inbox_format import unpack
+
+BEHIND_MAX = 100
+"""News that may wait for one screen."""
+POLL_S = 30.0
+
+Screen = asyncio.Queue[bytes | None]
+
+
+class LiveInboxes:
+    """Fans the news of each inbox out to the screens that follow it."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._pubsub: PubSub | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._screens: dict[bytes, set[Screen]] = {}
+        self._confirmed: dict[bytes, asyncio.Event] = {}
+
+    @asynccontextmanager
+    async def following(self, tenant: str, user_id: str) -> AsyncIterator[AsyncIterator[InboxNews]]:
+        """News from the moment the block is entered. The iterator raises StoreDown when some may be missing."""
+        channel = keys.redis_inbox_live(tenant, user_id).encode()
+        screen: Screen = asyncio.Queue(BEHIND_MAX)
+        await self._join(channel, screen)
+        try:
+            yield _news(tenant, user_id, screen)
+        finally:
+            await self._leave(channel, screen)
+
+    async def close(self) -> None:
+        for screens in self._screens.values():
+            for screen in screens:
+                _dismiss(screen)
+        self._screens.clear()
+        self._confirmed.clear()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        await self._drop()
+
+    async def _join(self, channel: bytes, screen: Screen) -> None:
+        self._screens.setdefault(channel, set()).add(screen)
+        confirmed = self._confirmed.get(channel)
+        try:
+            if confirmed is None:
+                confirmed = self._confirmed[channel] = asyncio.Event()
+                if self._pubsub is None:
+                    self._pubsub = self._redis.pubsub()
+                await self._pubsub.subscribe(channel)
+            if self._reader is None or self._reader.done():
+                self._reader = asyncio.create_task(self._read())
+            await asyncio.wait_for(confirmed.wait(), POLL_S)
+        except (exceptions.RedisError, OSError, TimeoutError) as error:
+            await self._leave(channel, screen)
+            raise StoreDown(f"Redis does not let us follow an inbox: {error}") from error
+
+    async def _leave(self, channel: bytes, screen: Screen) -> None:
+        screens = self._screens.get(channel, set())
+        screens.discard(screen)
+        if screens or channel not in self._screens:
+            return
+        del self._screens[channel]
+        self._confirmed.pop(channel, None)
+        if self._pubsub is not None:
+            try:
+                await self._pubsub.unsubscribe(channel)
+            except (exceptions.RedisError, OSError):
+                await self._drop()
+
+    async def _read(self) -> None:
+        """Runs as long as anybody follows an inbox; dismisses everybody when the subscription is lost."""
+        try:
+            while self._screens and self._pubsub is not None:
+                message = await self._pubsub.get_message(timeout=POLL_S)
+                if message is not None:
+                    self._pass_on(message["type"], message["channel"], message["data"])
+        except (exceptions.RedisError, OSError):
+            for screens in self._screens.values():
+                for screen in screens:
+                    _dismiss(screen)
+            self._screens.clear()
+            self._confirmed.clear()
+            await self._drop()
+
+    def _pass_on(self, kind: str, channel: bytes, data: bytes) -> None:
+        if kind == "subscribe" and channel in self._confirmed:
+            self._confirmed[channel].set()
+        if kind != "message":
+            return
+        for screen in self._screens.get(channel, ()):
+            if screen.full():
+                _dismiss(screen)
+            else:
+                screen.put_nowait(data)
+
+    async def _drop(self) -> None:
+        pubsub, self._pubsub = self._pubsub, None
+        if pubsub is not None:
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
+
+
+async def _news(tenant: str, user_id: str, screen: Screen) -> AsyncIterator[InboxNews]:
+    while (raw := await screen.get()) is not None:
+        yield _read_news(tenant, user_id, raw)
+    raise StoreDown("news of the inbox may be missing; reconnect")
+
+
+def _read_news(tenant: str, user_id: str, raw: bytes) -> InboxNews:
+    seq, unread, *rest = raw.split(b" ", 4)
+    if not rest:
+        return InboxNews(int(seq), int(unread))
+    return InboxNews(int(seq), int(unread), unpack(tenant, user_id, *rest))
+
+
+def _dismiss(screen: Screen) -> None:
+    """Ends a screen's news at once, dropping what it has not seen."""
+    while not screen.empty():
+        screen.get_nowait()
+    screen.put_nowait(None)

@@ -1,0 +1,153 @@
+"""Who may be reached, and how: profiles, opt-outs and suppressions in Redis, each no older than the log says.
+
+A profile is one hash: a field per facet holding the facet's log offset and its content, and `v`, a version
+that the script raises with every effective change. Writers (the API after its ack, `route recipients`) may
+come in any order and any number: the higher offset stays. Readers ask with one command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from redis.asyncio import Redis
+
+from schemas import facets, keys, messages
+from schemas.stores import Epoch, FacetWrite, Pipeline, Profile
+from streams import redis_door
+
+MARK_KEPT_S = 7 * 24 * 3600
+"""How long a lifted suppression remembers its offset: longer than any writer can lag behind."""
+NOBODY = Profile()
+
+
+class RedisProfiles:
+    """Body of stores.Profiles and stores.ProfileWrites."""
+
+    def __init__(self, redis: Redis, epoch: Epoch) -> None:
+        self._redis = redis
+        self._epoch = epoch
+        self._script = redis_door.script("recipients.lua")
+
+    def ask(self, pipeline: Pipeline, tenant: str, user_id: str) -> None:
+        pipeline.execute_command("HGETALL", keys.redis_profile(tenant, user_id))
+
+    def read(self, reply: dict[bytes, bytes]) -> Profile:
+        return read_profile(reply) if reply else NOBODY
+
+    def write(self, pipeline: Pipeline, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> None:
+        """Appends one command; its reply names the facets that an erasure among the writes removed."""
+        arguments = [part for write in writes for part in (write.name, write.offset, _packed(write.facet))]
+        pipeline.execute_command("EVAL", self._script, 5, *_keys(tenant, user_id), *arguments)
+
+    async def apply(self, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> tuple[str, ...]:
+        with redis_door.answering("profiles"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                self.write(pipeline, tenant, user_id, writes)
+                (removed,) = await pipeline.execute()
+        return removed_names(removed)
+
+    async def load(self, tenant: str, user_id: str) -> Profile:
+        with redis_door.answering("profiles"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                self.ask(pipeline, tenant, user_id)
+                self._epoch.ask(pipeline)
+                stored, epoch = await pipeline.execute()
+        self._epoch.check(epoch)
+        return self.read(stored)
+
+
+class RedisSuppressions:
+    """Body of stores.Suppressions and stores.SuppressionWrites."""
+
+    def __init__(self, redis: Redis, epoch: Epoch) -> None:
+        self._redis = redis
+        self._epoch = epoch
+        self._script = redis_door.script("suppressions.lua")
+
+    def ask(self, pipeline: Pipeline, tenant: str, channel: str, address: str) -> None:
+        hashed = keys.address_hash(channel, address)
+        pipeline.execute_command("GET", keys.redis_suppression(tenant, channel, hashed))
+
+    def read(self, reply: bytes | None) -> str:
+        return reply.partition(b" ")[2].decode() if reply else ""
+
+    def write(self, pipeline: Pipeline, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
+        key = keys.redis_suppression(tenant, channel, hashed)
+        pipeline.execute_command("EVAL", self._script, 1, key, offset, cause, MARK_KEPT_S)
+
+    async def apply(self, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
+        with redis_door.answering("suppressions"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                self.write(pipeline, tenant, channel, hashed, offset, cause)
+                await pipeline.execute()
+
+    async def load(self, tenant: str, channel: str, hashed: str) -> str:
+        with redis_door.answering("suppressions"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.execute_command("GET", keys.redis_suppression(tenant, channel, hashed))
+                self._epoch.ask(pipeline)
+                stored, epoch = await pipeline.execute()
+        self._epoch.check(epoch)
+        return self.read(stored)
+
+
+def read_profile(stored: dict[bytes, bytes]) -> Profile:
+    """The profile in a stored hash. Hot: once per delivery."""
+    version, user_at, erased_at = 0, -1, -1
+    email = phone = locale = time_zone = ""
+    devices: list[messages.Device] = []
+    opt_outs: list[tuple[str, str]] = []
+    for name, value in stored.items():
+        offset, _, body = value.partition(b" ")
+        if name == b"v":
+            version = int(value)
+        elif name == b"erased":
+            erased_at = int(offset)
+        elif not body:
+            continue
+        elif name == b"user":
+            user_at, (email, phone, locale, time_zone) = int(offset), orjson.loads(body)
+        elif name.startswith(b"device/"):
+            devices.append(messages.Device(*orjson.loads(body)))
+        else:
+            opt_outs.append(facets.opt_out_of(name.decode()))
+    devices.sort(key=_newest_first)
+    # Somebody erased who registers again later is a new person to us; until then nothing may be sent.
+    erased = erased_at > user_at
+    return Profile(version, erased, email, phone, locale, time_zone, tuple(devices), frozenset(opt_outs))
+
+
+def removed_names(reply: Sequence[bytes]) -> tuple[str, ...]:
+    """The reply of `RedisProfiles.write`."""
+    return tuple(name.decode() for name in reply)
+
+
+def _keys(tenant: str, user_id: str) -> tuple[str, ...]:
+    return (
+        keys.redis_profile(tenant, user_id),
+        keys.redis_timeline(tenant, user_id),
+        keys.redis_inbox(tenant, user_id),
+        keys.redis_inbox_order(tenant, user_id),
+        keys.redis_inbox_unread(tenant, user_id),
+    )
+
+
+def _packed(facet: messages.RecipientFacet | None) -> bytes:
+    """The facet's content; a removed one is empty, never so one that is there."""
+    if facet is None:
+        return b""
+    if facet.facet is messages.FacetKind.USER:
+        return orjson.dumps([facet.email, facet.phone, facet.locale, facet.time_zone])
+    if facet.device is not None:
+        return orjson.dumps(_device_fields(facet.device))
+    return str(facet.at_ms).encode()
+
+
+def _device_fields(device: messages.Device) -> list[Any]:
+    return [device.id, device.token, device.platform, device.app, device.environment, device.registered_at_ms]
+
+
+def _newest_first(device: messages.Device) -> tuple[int, str]:
+    return -device.registered_at_ms, device.id

@@ -1,0 +1,333 @@
+"""The claim: the right to send one delivery now, and what became of it. One call per delivery, whoever tries.
+
+One packed entry per delivery key in Redis, kept 24 h from its last write. `lane_worker` looks at it in round
+trip A, takes it in round trip B, settles it after the call; the scripts beside this file do the writing.
+A claim that is neither settled nor given back lapses with its lease: its call's outcome is then unknown.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, Protocol
+
+import orjson
+
+from consumers.round_trip import Script, Trip, Trips, script_beside
+from schemas import keys, stores, timeline
+from schemas.errors import Poison
+from schemas.messages import Channel, Delivery
+from schemas.reasons import ParkReason
+
+TAKE = script_beside(__file__, "claim_entry.lua", "claim_take.lua")
+SETTLE = script_beside(__file__, "claim_entry.lua", "claim_settle.lua")
+MARK = script_beside(__file__, "claim_entry.lua", "claim_mark.lua")
+SCRIPTS: tuple[Script, ...] = (TAKE, SETTLE, MARK)
+
+TOKEN_BYTES = 4
+MAX_TAKEOVERS = 3
+"""The third takeover makes no call any more: the delivery kills its workers."""
+NUMBERS_MAX = (255, 65_535 - MAX_TAKEOVERS)
+"""Highest generation and record call that fit a claim."""
+CANCEL_KEPT_S = 30 * 86_400
+
+_HEADER = struct.Struct(">BBHHI4s")  # the lease end's six bytes are read as two numbers
+_SINGLE = struct.Struct(">cIHHI")
+_RECIPIENT = struct.Struct(">cIH")
+
+
+class Answer(Enum):
+    """What a claim says to a record, in the order in which the questions are asked."""
+
+    DUPLICATE_OF = b"D"
+    STALE = b"O"
+    SENDING = b"L"
+    FINISHED_SAME = b"F"
+    RECHECK = b"R"
+    TAKEOVER = b"T"
+    CLAIMED = b"C"
+
+
+class VerdictClass(IntEnum):
+    """What a settled call means for later records of the same delivery."""
+
+    NONE = 0
+    SENT = 1
+    WAITING = 2
+    ENDED = 3
+
+
+class Settled(Enum):
+    STORED = b"S"
+    LATE = b"L"
+    MISSING = b"M"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A claim as it lies in Redis. record_call: the number in the record that claimed; call: that of its call."""
+
+    verdict: VerdictClass
+    published: bool
+    given_back: bool
+    generation: int
+    record_call: int
+    takeovers: int
+    lease_end_ms: int
+    token: bytes
+    address: bytes
+    detail: bytes
+
+    @property
+    def call(self) -> int:
+        return self.record_call + self.takeovers
+
+    def is_open(self) -> bool:
+        """Neither settled nor given back: a call is under way, or its worker died."""
+        return self.verdict is VerdictClass.NONE and not self.given_back
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """One record's wish to send its delivery: the keys it touches and the numbers it competes with."""
+
+    claim_key: bytes
+    profile_key: str
+    cancel_key: str
+    timeline_key: str
+    address: bytes
+    generation: int
+    record_call: int
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The answer to a bid. entry is the bidder's own after TAKEOVER and CLAIMED, else the one in the way."""
+
+    answer: Answer
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """lease_s: how long one holder may take for its call. keep_s: how long a claim outlives its last write."""
+
+    lease_s: float = 30.0
+    keep_s: int = 86_400
+
+
+class Claims(Protocol):
+    """The port. Each ask_* adds exactly one command to a trip; the read_* of the same name reads its reply."""
+
+    def ask_now(self, trip: Trip) -> None: ...
+
+    def read_now(self, reply: Any) -> int:
+        """The clock that leases run by, ms."""
+        ...
+
+    def ask_entry(self, trip: Trip, bid: Bid) -> None: ...
+
+    def read_entry(self, reply: Any) -> Entry | None: ...
+
+    def ask_cancelled(self, trip: Trip, bid: Bid) -> None: ...
+
+    def read_cancelled(self, reply: Any) -> bool: ...
+
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
+        """Asks for the claim, if the profile and the cancel flag are still those that were seen."""
+        ...
+
+    def read_take(self, reply: Any) -> Taken: ...
+
+    def ask_settle(
+        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
+    ) -> None:
+        """Stores a verdict; needs the claim's token. entry: for the user's timeline, b"" for none."""
+        ...
+
+    def read_settle(self, reply: Any) -> Settled: ...
+
+    def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None: ...
+
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None: ...
+
+
+def bid_for(delivery: Delivery) -> Bid:
+    """The bid that this record makes. Raises Poison when its row or its numbers cannot be ours."""
+    tenant, user_id = delivery.tenant, delivery.user_id
+    if not (0 <= delivery.generation <= NUMBERS_MAX[0] and 1 <= delivery.call <= NUMBERS_MAX[1]):
+        raise Poison(ParkReason.BAD_REQUEST, f"generation {delivery.generation}, call {delivery.call}: out of range")
+    return Bid(
+        claim_key=keys.redis_claim(
+            tenant, user_id, keys.delivery_key(delivery.intent, delivery.channel, delivery.device)
+        ),
+        profile_key=keys.redis_profile(tenant, user_id),
+        cancel_key=keys.redis_cancel(tenant, user_id, delivery.intent),
+        timeline_key=keys.redis_timeline(tenant, user_id),
+        address=packed_address(keys.Address(delivery.row, delivery.slot)),
+        generation=delivery.generation,
+        record_call=delivery.call,
+        forced=delivery.force,
+    )
+
+
+def judge(entry: Entry | None, bid: Bid, now_ms: int) -> Answer:
+    """What this entry says to this bid, before anything else is known: `claim_take.lua` without the recheck."""
+    if entry is None:
+        return Answer.CLAIMED
+    theirs, ours = (entry.generation, entry.record_call), (bid.generation, bid.record_call)
+    if entry.address != bid.address:
+        return Answer.DUPLICATE_OF
+    if theirs > ours:
+        return Answer.STALE
+    if entry.is_open() and entry.lease_end_ms > now_ms:
+        return Answer.SENDING
+    is_redrive = bid.forced and bid.generation > entry.generation
+    sent = entry.verdict is VerdictClass.SENT and not is_redrive
+    if sent or (theirs == ours and entry.verdict is not VerdictClass.NONE):
+        return Answer.FINISHED_SAME
+    return Answer.TAKEOVER if theirs == ours and not entry.given_back else Answer.CLAIMED
+
+
+class RedisClaims:
+    """The claims in Redis. rng makes the tokens that tell one holder from the next."""
+
+    def __init__(self, rng: random.Random, options: ClaimOptions) -> None:
+        self._rng = rng
+        self._lease_ms = int(options.lease_s * 1000)
+        self._keep_s = options.keep_s
+
+    def ask_now(self, trip: Trip) -> None:
+        trip.execute_command("TIME")
+
+    def read_now(self, reply: Any) -> int:
+        return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+    def ask_entry(self, trip: Trip, bid: Bid) -> None:
+        trip.execute_command("GET", bid.claim_key)
+
+    def read_entry(self, reply: Any) -> Entry | None:
+        return None if reply is None else unpacked_entry(reply)
+
+    def ask_cancelled(self, trip: Trip, bid: Bid) -> None:
+        trip.execute_command("EXISTS", bid.cancel_key)
+
+    def read_cancelled(self, reply: Any) -> bool:
+        return bool(reply)
+
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
+        touched = (3, bid.claim_key, bid.profile_key, bid.cancel_key)
+        numbers = (bid.generation, bid.record_call, self._rng.randbytes(TOKEN_BYTES), self._lease_ms, self._keep_s)
+        seen = (version_seen, int(cancelled_seen), int(bid.forced))
+        trip.execute_command("EVALSHA", TAKE.sha, *touched, bid.address, *numbers, *seen)
+
+    def read_take(self, reply: Any) -> Taken:
+        return Taken(Answer(reply[:1]), unpacked_entry(reply[1:]) if len(reply) > 1 else None)
+
+    def ask_settle(
+        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
+    ) -> None:
+        stored = (token, int(verdict), detail, self._keep_s)
+        history = (entry, timeline.ENTRIES, timeline.KEPT_S)
+        trip.execute_command("EVALSHA", SETTLE.sha, 2, bid.claim_key, bid.timeline_key, *stored, *history)
+
+    def read_settle(self, reply: Any) -> Settled:
+        return Settled(reply)
+
+    def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None:
+        trip.execute_command("EVALSHA", MARK.sha, 1, bid.claim_key, token, "P", self._keep_s)
+
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
+        trip.execute_command("EVALSHA", MARK.sha, 1, bid.claim_key, token, "G", self._keep_s)
+
+
+class RedisCancellations:
+    """Body of `schemas.stores.Cancellations`: the flag first, so that no claim after it can miss it; then the look."""
+
+    def __init__(self, trips: Trips, epoch: stores.Epoch) -> None:
+        self._trips = trips
+        self._epoch = epoch
+
+    async def cancel(self, tenant: str, user_id: str, intent: str) -> Sequence[tuple[str, str]] | None:
+        trip = self._trips.begin()
+        trip.execute_command("SET", keys.redis_cancel(tenant, user_id, intent), 1, "EX", CANCEL_KEPT_S)
+        trip.execute_command("GET", keys.redis_plan(tenant, user_id, intent))
+        self._epoch.ask(trip)
+        _, plan, epoch = await trip.execute()
+        self._epoch.check(epoch)
+        return None if plan is None else await self._states(tenant, user_id, intent, plan)
+
+    async def _states(self, tenant: str, user_id: str, intent: str, plan: bytes) -> Sequence[tuple[str, str]]:
+        planned, later = planned_suffixes(plan)
+        suffixes = [*planned, *later]
+        trip = self._trips.begin()
+        for suffix in suffixes:
+            trip.execute_command("GET", keys.redis_claim(tenant, user_id, f"{intent}:{suffix}"))
+        replies = zip(suffixes, await trip.execute(), strict=True)
+        return [
+            (suffix, _stoppable(None if raw is None else unpacked_entry(raw)))
+            for suffix, raw in replies
+            if raw is not None or suffix in planned
+        ]
+
+
+def planned_suffixes(plan: bytes) -> tuple[list[str], list[str]]:
+    """(suffixes put into a lane, suffixes that a fallback may add) of a plan as the planners store it:
+    `row|slot|[[[channel, device, reason, next], ...], fallback channels]`; a reason means it ended unsent.
+    """
+    parts, fallback = orjson.loads(plan.split(b"|", 2)[2])
+    sent_out = [keys.delivery_suffix(Channel(channel), device) for channel, device, reason, _ in parts if not reason]
+    return sent_out, [keys.delivery_suffix(Channel(channel)) for channel in fallback]
+
+
+def _stoppable(entry: Entry | None) -> str:
+    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped."""
+    if entry is None or entry.given_back or entry.verdict in (VerdictClass.WAITING, VerdictClass.ENDED):
+        return "waiting"
+    return "sent" if entry.verdict is VerdictClass.SENT else "sending"
+
+
+def unpacked_entry(raw: bytes) -> Entry:
+    """The entry as `claim_entry.lua` packed it."""
+    flags, generation, record_call, high, low, token = _HEADER.unpack_from(raw)
+    end = _HEADER.size + (_SINGLE.size if raw[_HEADER.size] == _KIND_SINGLE else _RECIPIENT.size)
+    return Entry(
+        verdict=_VERDICTS[flags >> 2 & 3],
+        published=bool(flags & 1),
+        given_back=bool(flags & 2),
+        generation=generation,
+        record_call=record_call,
+        takeovers=flags >> 4 & 3,
+        lease_end_ms=high << 32 | low,
+        token=token,
+        address=raw[_HEADER.size : end],
+        detail=raw[end:],
+    )
+
+
+_VERDICTS = tuple(VerdictClass)
+_KIND_SINGLE = ord("n")
+
+
+def packed_address(address: keys.Address) -> bytes:
+    """The address in 7 or 13 bytes. A recipient's campaign is left out: the delivery key already names it."""
+    try:
+        if keys.is_campaign_row(address.row):
+            return _RECIPIENT.pack(b"c", keys.campaign_of_row(address.row)[1], address.slot)
+        epoch, partition, offset = keys.single_place(address)
+        return _SINGLE.pack(b"n", int(epoch, 16), partition, offset >> 32, offset & 0xFFFFFFFF)
+    except (ValueError, struct.error) as error:
+        raise Poison(ParkReason.BAD_REQUEST, f"no such row: {address.row} slot {address.slot}") from error
+
+
+def unpacked_address(packed: bytes, campaign_id: str) -> keys.Address:
+    """The address behind the packed one; campaign_id is the delivery's own."""
+    if packed[:1] == b"c":
+        _, page, slot = _RECIPIENT.unpack(packed)
+        return keys.recipient_address(campaign_id, page, slot)
+    _, epoch, partition, high, low = _SINGLE.unpack(packed)
+    return keys.single_address(f"{epoch:08x}", partition, high << 32 | low)

@@ -1,0 +1,349 @@
+"""Claims: the in-memory body beside the one in Redis, and both against each other on random histories."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from consumers import claims
+from consumers.claims import Answer, Bid, Claims, Entry, Settled, Taken, VerdictClass
+from consumers.round_trip import RedisTrips, Trips
+from schemas import keys, stores
+from schemas.messages import Channel
+from tests.doubles import deliveries
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_claims import MemoryClaims, MemoryTrips
+
+
+class Bench(Protocol):
+    """One body of the port, and the hands of those who change the world around it."""
+
+    claims: Claims
+    trips: Trips
+
+    async def lapse(self, bid: Bid) -> None: ...
+    async def change_profile(self, bid: Bid, version: int) -> None: ...
+    async def cancel(self, bid: Bid) -> None: ...
+    async def timeline(self, bid: Bid) -> list[bytes]: ...
+
+
+class MemoryBench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.body = MemoryClaims(self.clock)
+        self.claims: Claims = self.body
+        self.trips: Trips = MemoryTrips()
+
+    async def lapse(self, bid: Bid) -> None:
+        self.clock.advance(30_001)
+
+    async def change_profile(self, bid: Bid, version: int) -> None:
+        self.body.versions[bid.profile_key] = version
+
+    async def cancel(self, bid: Bid) -> None:
+        self.body.cancelled.add(bid.cancel_key)
+
+    async def timeline(self, bid: Bid) -> list[bytes]:
+        return self.body.timelines.get(bid.timeline_key, [])
+
+
+class RedisBench:
+    """A lease lapses here by moving its end back in the stored bytes: nobody has to wait for it."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.claims: Claims = claims.RedisClaims(random.Random(7), claims.ClaimOptions())
+        self.trips: Trips = RedisTrips(redis, claims.SCRIPTS)
+
+    async def lapse(self, bid: Bid) -> None:
+        raw = await self.redis.get(bid.claim_key)
+        if raw is not None:
+            await self.redis.set(bid.claim_key, raw[:4] + bytes(6) + raw[10:], keepttl=True)
+
+    async def change_profile(self, bid: Bid, version: int) -> None:
+        await self.redis.hset(bid.profile_key, "v", str(version))  # type: ignore[misc]
+
+    async def cancel(self, bid: Bid) -> None:
+        await self.redis.set(bid.cancel_key, 1, ex=600)
+
+    async def timeline(self, bid: Bid) -> list[bytes]:
+        return list(await self.redis.lrange(bid.timeline_key, 0, -1))  # type: ignore[misc]
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = Redis.from_url(redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    if request.param == "memory":
+        return MemoryBench()
+    return RedisBench(request.getfixturevalue("redis"))
+
+
+@pytest.fixture
+def bid() -> Bid:
+    """Of a user nobody else in this run knows."""
+    return claims.bid_for(deliveries.single(user_id=uuid.uuid4().hex[:12]))
+
+
+async def one(bench: Bench, method: str, *args: Any) -> Any:
+    trip = bench.trips.begin()
+    getattr(bench.claims, f"ask_{method}")(trip, *args)
+    return (await trip.execute())[0]
+
+
+async def take(bench: Bench, bid: Bid, version: int = 0, cancelled: bool = False) -> Taken:
+    return bench.claims.read_take(await one(bench, "take", bid, version, cancelled))
+
+
+async def entry_of(bench: Bench, bid: Bid) -> Entry:
+    entry = bench.claims.read_entry(await one(bench, "entry", bid))
+    assert entry is not None
+    return entry
+
+
+async def settle(bench: Bench, bid: Bid, token: bytes, verdict: VerdictClass, line: bytes = b"") -> Settled:
+    return bench.claims.read_settle(await one(bench, "settle", bid, token, verdict, b"what happened", line))
+
+
+async def token_of(bench: Bench, bid: Bid) -> bytes:
+    return (await entry_of(bench, bid)).token
+
+
+async def test_the_first_record_gets_the_claim_and_a_second_sees_that_it_is_being_sent(bench: Bench, bid: Bid) -> None:
+    first = await take(bench, bid)
+    assert first.answer is Answer.CLAIMED
+    assert first.entry is not None and first.entry.call == 1 and first.entry.takeovers == 0
+    assert (await take(bench, bid)).answer is Answer.SENDING
+    now_ms = bench.claims.read_now(await one(bench, "now"))
+    assert 29_000 < first.entry.lease_end_ms - now_ms <= 30_000
+
+
+async def test_another_address_with_the_same_intent_is_a_duplicate_and_names_the_first(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    other = replace(bid, address=claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99)))
+    answer = await take(bench, other)
+    assert answer.answer is Answer.DUPLICATE_OF
+    assert answer.entry is not None
+    assert claims.unpacked_address(answer.entry.address, "") == keys.single_address(deliveries.EPOCH, 3, 35)
+
+
+async def test_a_record_overtaken_by_a_later_one_is_stale(bench: Bench, bid: Bid) -> None:
+    await take(bench, replace(bid, record_call=3))
+    assert (await take(bench, replace(bid, record_call=2))).answer is Answer.STALE
+    await bench.lapse(bid)
+    await take(bench, replace(bid, generation=1))
+    assert (await take(bench, replace(bid, generation=0, record_call=9))).answer is Answer.STALE
+
+
+async def test_a_settled_call_answers_its_own_record_with_the_stored_verdict(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    assert await settle(bench, bid, await token_of(bench, bid), VerdictClass.WAITING) is Settled.STORED
+    answer = await take(bench, bid)
+    assert answer.answer is Answer.FINISHED_SAME
+    assert answer.entry is not None and answer.entry.detail == b"what happened" and not answer.entry.published
+
+
+async def test_the_next_record_after_a_wait_gets_the_claim_with_its_own_number(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    await settle(bench, bid, await token_of(bench, bid), VerdictClass.WAITING)
+    answer = await take(bench, replace(bid, record_call=2))
+    assert answer.answer is Answer.CLAIMED
+    assert answer.entry is not None and answer.entry.call == 2
+
+
+async def test_what_was_sent_is_never_sent_again_except_by_a_forced_redrive(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    await settle(bench, bid, await token_of(bench, bid), VerdictClass.SENT)
+    later = replace(bid, record_call=2)
+    assert (await take(bench, later)).answer is Answer.FINISHED_SAME
+    redrive = replace(bid, generation=1, record_call=2)
+    assert (await take(bench, redrive)).answer is Answer.FINISHED_SAME
+    assert (await take(bench, replace(bid, forced=True))).answer is Answer.FINISHED_SAME
+    assert (await take(bench, replace(redrive, forced=True))).answer is Answer.CLAIMED
+
+
+async def test_a_lapsed_lease_is_taken_over_with_the_next_call_number_and_counted(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    for takeovers in (1, 2, 3, 3):
+        await bench.lapse(bid)
+        answer = await take(bench, bid)
+        assert answer.answer is Answer.TAKEOVER
+        assert answer.entry is not None
+        assert (answer.entry.call, answer.entry.takeovers) == (1 + takeovers, takeovers)
+
+
+async def test_a_claim_given_back_is_no_takeover_and_keeps_its_numbers(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    await bench.lapse(bid)
+    await take(bench, bid)
+    assert await one(bench, "give_back", bid, await token_of(bench, bid)) == 1
+    answer = await take(bench, bid)
+    assert answer.answer is Answer.CLAIMED
+    assert answer.entry is not None and (answer.entry.call, answer.entry.takeovers) == (2, 1)
+
+
+async def test_a_profile_written_after_it_was_read_sends_the_record_back_to_the_checks(bench: Bench, bid: Bid) -> None:
+    await bench.change_profile(bid, 5)
+    assert (await take(bench, bid, version=4)).answer is Answer.RECHECK
+    assert (await take(bench, bid, version=5)).answer is Answer.CLAIMED
+
+
+async def test_a_cancel_after_the_checks_sends_the_record_back_to_them(bench: Bench, bid: Bid) -> None:
+    assert not bench.claims.read_cancelled(await one(bench, "cancelled", bid))
+    await bench.cancel(bid)
+    assert (await take(bench, bid)).answer is Answer.RECHECK
+    assert bench.claims.read_cancelled(await one(bench, "cancelled", bid))
+
+
+async def test_only_the_holder_may_settle_and_a_late_one_learns_it(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    late = await token_of(bench, bid)
+    await bench.lapse(bid)
+    await take(bench, bid)
+    assert await settle(bench, bid, late, VerdictClass.SENT) is Settled.LATE
+    assert (await entry_of(bench, bid)).verdict is VerdictClass.NONE
+    assert await one(bench, "give_back", bid, late) == 0
+    stranger = replace(bid, claim_key=bid.claim_key + b"x")
+    assert await settle(bench, stranger, late, VerdictClass.SENT) is Settled.MISSING
+
+
+async def test_settling_twice_is_settling_once(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    token = await token_of(bench, bid)
+    for _ in range(2):
+        assert await settle(bench, bid, token, VerdictClass.SENT, b"a line") is Settled.STORED
+    assert await bench.timeline(bid) == [b"a line"]
+
+
+async def test_publishing_cuts_the_stored_verdict_off(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid)
+    token = await token_of(bench, bid)
+    assert await one(bench, "published", bid, token) == 0
+    await settle(bench, bid, token, VerdictClass.ENDED)
+    assert await one(bench, "published", bid, token) == 1
+    entry = await entry_of(bench, bid)
+    assert entry.published and entry.detail == b"" and entry.verdict is VerdictClass.ENDED
+
+
+OPERATIONS = st.sampled_from(["take", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"])
+STEPS = st.lists(
+    st.tuples(OPERATIONS, st.integers(0, 1), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(1, 3)),
+    max_size=25,
+)
+
+
+@dataclass
+class Twin:
+    """The same history told to one body; the tokens differ, so each keeps its own."""
+
+    bench: Bench
+    token: bytes = b"no token"
+    earlier: bytes = b"no token"
+    version: int = 0
+
+    async def step(self, bid: Bid, name: str, verdict: int) -> object:
+        match name:
+            case "take":
+                return await self.take(bid)
+            case "settle" | "settle_late":
+                token = self.token if name == "settle" else self.earlier
+                return await settle(self.bench, bid, token, VerdictClass(verdict))
+            case "give_back" | "published":
+                return await one(self.bench, name, bid, self.token)
+            case "lapse":
+                await self.bench.lapse(bid)
+            case "profile":
+                self.version += 1
+                await self.bench.change_profile(bid, self.version)
+            case "cancel":
+                await self.bench.cancel(bid)
+        return None
+
+    async def take(self, bid: Bid) -> object:
+        taken = await take(self.bench, bid, version=max(0, self.version - (bid.record_call == 3)))
+        if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER):
+            assert taken.entry is not None
+            self.earlier, self.token = self.token, taken.entry.token
+        return taken.answer, taken.entry and replace(taken.entry, token=b"", lease_end_ms=0)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_both_bodies_tell_the_same_story_of_every_history(redis_url: str, steps: list[tuple[Any, ...]]) -> None:
+    asyncio.run(_tell_twice(redis_url, steps))
+
+
+async def _tell_twice(redis_url: str, steps: list[tuple[Any, ...]]) -> None:
+    async with Redis.from_url(redis_url) as client:
+        twins = (Twin(MemoryBench()), Twin(RedisBench(client)))
+        base = claims.bid_for(deliveries.single(user_id=uuid.uuid4().hex[:12]))
+        other = claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99))
+        for name, generation, call, is_other, forced, verdict in steps:
+            bid = replace(base, generation=generation, record_call=call, forced=forced)
+            bid = replace(bid, address=other) if is_other and call == 1 else bid
+            memory, real = [await twin.step(bid, name, verdict) for twin in twins]
+            assert memory == real, (name, bid)
+
+
+async def test_of_many_workers_exactly_one_gets_the_claim(redis: Redis, bid: Bid) -> None:
+    benches = [RedisBench(redis) for _ in range(16)]
+    answers = [taken.answer for taken in await asyncio.gather(*(take(bench, bid) for bench in benches))]
+    assert answers.count(Answer.CLAIMED) == 1
+    assert answers.count(Answer.SENDING) == 15
+
+
+async def test_a_claim_costs_at_most_130_bytes_of_redis(redis: Redis) -> None:
+    bench = RedisBench(redis)
+    for delivery in (deliveries.single(user_id="1234567890"), deliveries.recipient(user_id="1234567890")):
+        mine = claims.bid_for(replace(delivery, intent=f"{delivery.intent}{uuid.uuid4()}"))
+        await take(bench, mine)
+        token = await token_of(bench, mine)
+        await settle(bench, mine, token, VerdictClass.SENT)
+        await one(bench, "published", mine, token)
+        assert await redis.memory_usage(mine.claim_key) <= 130
+
+
+async def test_a_server_that_forgot_the_scripts_is_taught_them_again(redis: Redis, bid: Bid) -> None:
+    bench = RedisBench(redis)
+    await redis.script_flush()
+    assert (await take(bench, bid)).answer is Answer.CLAIMED
+
+
+class TestCancellations:
+    async def cancel(self, redis: Redis, user_id: str, intent: str) -> object:
+        epoch = stores.Epoch()
+        epoch.run_id = b"this-run"
+        await redis.set(keys.REDIS_EPOCH, b"this-run")
+        body = claims.RedisCancellations(RedisTrips(redis, claims.SCRIPTS), epoch)
+        return await body.cancel("default", user_id, intent)
+
+    async def test_what_was_never_planned_is_stopped_as_a_whole(self, redis: Redis) -> None:
+        user_id = uuid.uuid4().hex
+        assert await self.cancel(redis, user_id, "default/e/1") is None
+        assert await redis.ttl(keys.redis_cancel("default", user_id, "default/e/1")) > 29 * 86_400
+
+    async def test_a_cancel_says_which_deliveries_it_still_stops(self, redis: Redis) -> None:
+        user_id, intent = uuid.uuid4().hex, keys.single_intent("default", "order-1")
+        plan = b'n.0a1b2c3d.3.2|3|[[["sms","","",""],["push","phone","",""],["email","","opted_out",""]],["inapp"]]'
+        await redis.set(keys.redis_plan("default", user_id, intent), plan)
+        bench = RedisBench(redis)
+        sms = claims.bid_for(deliveries.single(user_id=user_id))
+        await take(bench, sms)
+        await settle(bench, sms, await token_of(bench, sms), VerdictClass.SENT)
+        push = keys.delivery_suffix(Channel.PUSH, "phone")
+        assert await self.cancel(redis, user_id, intent) == [("sms", "sent"), (push, "waiting")]
+        assert (await take(bench, replace(sms, claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK

@@ -1,0 +1,159 @@
+"""The claims and their round trips in memory: same port, same answers (`tests/contract/test_claims.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from consumers.claims import MAX_TAKEOVERS, Answer, Bid, Entry, Settled, Taken, VerdictClass, judge
+from consumers.round_trip import Trip
+from schemas.clock import Clock
+from schemas.errors import StoreDown
+
+RUN_ID = b"memory"
+
+
+class MemoryTrips:
+    """Round trips of which each command is a function; `down` makes them fail, `emptied` loses the epoch."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.epoch: bytes | None = RUN_ID
+        self.made = 0
+
+    def begin(self) -> MemoryTrip:
+        return MemoryTrip(self)
+
+
+class MemoryTrip:
+    def __init__(self, trips: MemoryTrips) -> None:
+        self._trips = trips
+        self._commands: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *args: Any) -> Any:
+        self._commands.append(args)
+
+    async def execute(self) -> list[Any]:
+        if self._trips.down:
+            raise StoreDown("the memory store is told to be away")
+        self._trips.made += 1
+        return [self._reply(command) for command in self._commands]
+
+    def _reply(self, command: tuple[Any, ...]) -> Any:
+        if callable(command[0]):
+            return command[0]()
+        return self._trips.epoch if command[0] == "GET" else None
+
+
+class MemoryClaims:
+    """Claims in a dictionary. versions and cancelled stand for what the profile store and the API write."""
+
+    def __init__(self, clock: Clock, lease_ms: int = 30_000) -> None:
+        self.entries: dict[bytes, Entry] = {}
+        self.versions: dict[str, int] = {}
+        self.cancelled: set[str] = set()
+        self.timelines: dict[str, list[bytes]] = {}
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._tokens = 0
+
+    def ask_now(self, trip: Trip) -> None:
+        trip.execute_command(self._clock.now_ms)
+
+    def read_now(self, reply: Any) -> int:
+        return int(reply)
+
+    def ask_entry(self, trip: Trip, bid: Bid) -> None:
+        _later(trip, lambda: self.entries.get(bid.claim_key))
+
+    def read_entry(self, reply: Any) -> Entry | None:
+        assert reply is None or isinstance(reply, Entry)
+        return reply
+
+    def ask_cancelled(self, trip: Trip, bid: Bid) -> None:
+        _later(trip, lambda: bid.cancel_key in self.cancelled)
+
+    def read_cancelled(self, reply: Any) -> bool:
+        return bool(reply)
+
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
+        _later(trip, lambda: self._take(bid, (version_seen, cancelled_seen)))
+
+    def read_take(self, reply: Any) -> Taken:
+        assert isinstance(reply, Taken)
+        return reply
+
+    def ask_settle(
+        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
+    ) -> None:
+        _later(trip, lambda: self._settle(bid, token, verdict, detail, entry))
+
+    def read_settle(self, reply: Any) -> Settled:
+        assert isinstance(reply, Settled)
+        return reply
+
+    def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None:
+        _later(trip, lambda: self._mark_published(bid, token))
+
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
+        _later(trip, lambda: self._give_back(bid, token))
+
+    def _take(self, bid: Bid, seen: tuple[int, bool]) -> Taken:
+        entry = self.entries.get(bid.claim_key)
+        answer = judge(entry, bid, self._clock.now_ms())
+        if answer not in (Answer.TAKEOVER, Answer.CLAIMED):
+            return Taken(answer, entry)
+        if (self.versions.get(bid.profile_key, 0), bid.cancel_key in self.cancelled) != seen:
+            return Taken(Answer.RECHECK, None)
+        mine = self._fresh(bid)
+        if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
+            more = int(answer is Answer.TAKEOVER)
+            mine = replace(mine, takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))
+        self.entries[bid.claim_key] = mine
+        return Taken(answer, mine)
+
+    def _fresh(self, bid: Bid) -> Entry:
+        self._tokens += 1
+        return Entry(
+            verdict=VerdictClass.NONE,
+            published=False,
+            given_back=False,
+            generation=bid.generation,
+            record_call=bid.record_call,
+            takeovers=0,
+            lease_end_ms=self._clock.now_ms() + self._lease_ms,
+            token=self._tokens.to_bytes(4, "big"),
+            address=bid.address,
+            detail=b"",
+        )
+
+    def _settle(self, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, line: bytes) -> Settled:
+        entry = self.entries.get(bid.claim_key)
+        if entry is None:
+            return Settled.MISSING
+        if entry.token != token:
+            return Settled.LATE
+        if entry.verdict is VerdictClass.NONE:
+            self.entries[bid.claim_key] = replace(entry, verdict=verdict, detail=detail, given_back=False)
+            if line:
+                self.timelines.setdefault(bid.timeline_key, []).insert(0, line)
+        return Settled.STORED
+
+    def _mark_published(self, bid: Bid, token: bytes) -> int:
+        entry = self.entries.get(bid.claim_key)
+        if entry is None or entry.token != token or entry.verdict is VerdictClass.NONE or entry.published:
+            return 0
+        self.entries[bid.claim_key] = replace(entry, published=True, detail=b"")
+        return 1
+
+    def _give_back(self, bid: Bid, token: bytes) -> int:
+        entry = self.entries.get(bid.claim_key)
+        if entry is None or entry.token != token or entry.verdict is not VerdictClass.NONE:
+            return 0
+        self.entries[bid.claim_key] = replace(entry, given_back=True, lease_end_ms=0)
+        return 1
+
+
+def _later(trip: Trip, command: Callable[[], object]) -> None:
+    trip.execute_command(command)

@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
+from functools import lru_cache
+from urllib.parse import quote, unquote
 
 from schemas.messages import Channel
 
@@ -21,6 +22,12 @@ SLOTS_PER_ROW = 16
 ID_MAC_BYTES = 5
 REFERENCE_MAC_BYTES = 8
 USER_ID_MAX = 128
+REMEMBERED_USERS = 8_192
+"""Each send needs its user's key several times."""
+FIRST_FALLBACK_INDEX = 8
+"""Plans have at most this many deliveries."""
+_CHANNELS = tuple(Channel)
+"""Append only: their order is part of references given to providers."""
 _PLAIN = re.compile(r"[A-Za-z0-9_~-]*", re.ASCII)
 _SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
 
@@ -57,6 +64,11 @@ def encoded(text: str) -> str:
     if _PLAIN.fullmatch(text):  # nearly every id, at a fifth of the price
         return text
     return quote(text, safe="-_~").replace(".", "%2E")
+
+
+def decoded(text: str) -> str:
+    """What `encoded` was given."""
+    return unquote(text)
 
 
 def single_address(epoch: str, partition: int, offset: int) -> Address:
@@ -157,11 +169,23 @@ def delivery_suffix(channel: Channel, device_id: str = "") -> str:
     return f"{channel}/{device_hash(device_id)}" if device_id else str(channel)
 
 
+def fallback_index(channel: Channel) -> int:
+    """Index of a delivery that a fallback adds: plans end below it, so it is known without the plan."""
+    return FIRST_FALLBACK_INDEX + _CHANNELS.index(channel)
+
+
+def fallback_name(index: int) -> str:
+    """The delivery with this fallback_index; "" when it is no such number."""
+    place = index - FIRST_FALLBACK_INDEX
+    return _CHANNELS[place].value if 0 <= place < len(_CHANNELS) else ""
+
+
 def delivery_id(notification_id: str, suffix: str) -> str:
     """The public id of one delivery: notification id + ".channel[.device hash]"."""
     return f"{notification_id}.{suffix.replace('/', '.')}"
 
 
+@lru_cache(REMEMBERED_USERS)
 def user_key(tenant: str, user_id: str) -> str:
     """tenant/user: the record key of entry topics, lanes and tiers, and the Redis hash tag."""
     return f"{encoded(tenant)}/{encoded(user_id)}"
@@ -207,6 +231,11 @@ def progress_key(tenant: str, campaign_id: str, partition: int) -> str:
     return f"{campaign_key(tenant, campaign_id)}:{partition}"
 
 
+def notification_key(tenant: str, notification_id: str) -> str:
+    """Record key of `notification.control`."""
+    return f"{encoded(tenant)}/{notification_id}"
+
+
 def facet_key(tenant: str, user_id: str, facet: str) -> str:
     """Record key on `recipients`; facet is "user", "device/<id>", "optout/<channel>/<kind>" or "erased"."""
     return f"{user_key(tenant, user_id)}/{facet}"
@@ -238,6 +267,20 @@ def suppression_key(tenant: str, channel: str, hashed: str) -> str:
 def inbox_key(tenant: str, user_id: str, notification_id: str) -> str:
     """Record key on `inbox`."""
     return f"{user_key(tenant, user_id)}:{notification_id}"
+
+
+def suppression_of_key(key: bytes | None) -> tuple[str, str, str]:
+    """(tenant, channel, address hash) of a record key of `suppressions`. Raises ValueError for anything else."""
+    tenant, rest = (key or b"").decode().split("/")
+    channel, hashed = rest.split(":")
+    return unquote(tenant), channel, hashed
+
+
+def inbox_of_key(key: bytes | None) -> tuple[str, str, str]:
+    """(tenant, user id, notification id) of a record key of `inbox`. Raises ValueError for anything else."""
+    user, notification_id = (key or b"").decode().split(":")
+    tenant, user_id = user.split("/")
+    return unquote(tenant), unquote(user_id), notification_id
 
 
 # Redis. The part in braces is the hash tag: everything one script touches shares one.
@@ -318,6 +361,11 @@ def redis_progress(lane: str) -> str:
 
 def redis_grant(lane: str, tenant: str) -> str:
     return f"grant:{{{lane}}}:{encoded(tenant)}"
+
+
+def redis_fanned(tenant: str, campaign_id: str) -> str:
+    """Bit per page of a campaign: set once its deliveries reach the lanes."""
+    return f"fanned:{{{campaign_key(tenant, campaign_id)}}}"
 
 
 def redis_owner(group: str, partition: int) -> str:

@@ -274,6 +274,8 @@ def _read_long(raw: bytes, p: int, first: int) -> tuple[int, int]:
         if byte < 128:
             break
         shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than ten bytes")
     if number >> 64:
         raise ValueError("a number of more than 64 bits")
     return (number >> 1) ^ -(number & 1), p

@@ -146,6 +146,44 @@ def test_a_collection_written_in_blocks_with_sizes_is_read() -> None:
     assert codec.decode(raw.replace(one_block, blocks), Delivery) == original
 
 
+def damaged(message: Any, good: bytes, bad: bytes) -> bytes:
+    raw = codec.encode(message)
+    assert raw.endswith(good)
+    return raw.removesuffix(good) + bad
+
+
+@pytest.mark.parametrize(
+    "number",
+    [b"\xff" * 9 + b"\x03", b"\x80" * 1_000_000 + b"\x01", b"\xff"],
+    ids=["65 bits", "a run of continuation bytes", "cut off"],
+)
+def test_a_number_that_no_writer_writes_is_refused(number: bytes) -> None:
+    message = replace(sample(messages.LeaderRecord), at_ms=0)
+    with pytest.raises(Poison):
+        codec.decode(damaged(message, b"\0", number), messages.LeaderRecord)
+
+
+@pytest.mark.parametrize("length", [b"\x01", b"\x81\x01"])
+def test_a_text_of_negative_length_is_refused(length: bytes) -> None:
+    raw = codec.encode(messages.LeaderRecord("", 0))
+    with pytest.raises(Poison, match="negative length|KeyError"):
+        codec.decode(raw[:5] + length + raw[6:] + b"x" * 64, messages.LeaderRecord)
+
+
+@pytest.mark.parametrize("branch", [b"\x01", b"\x04", b"\x80"])
+def test_a_union_branch_that_does_not_exist_is_refused(branch: bytes) -> None:
+    minimal = codec.encode(NotificationRequested("", "e", "u", "t"))
+    with pytest.raises(Poison):
+        codec.decode(minimal[:5] + branch + b"\0" + minimal[6:], NotificationRequested)
+
+
+@pytest.mark.parametrize("flag", [2, 255])
+def test_a_flag_that_is_neither_yes_nor_no_is_refused(flag: int) -> None:
+    message = replace(sample(Delivery), force=True)
+    with pytest.raises(Poison):
+        codec.decode(damaged(message, b"\x01", bytes([flag])), Delivery)
+
+
 def test_a_foreign_publisher_needs_four_fields_only() -> None:
     body = io.BytesIO()
     request = {"event_id": "order-7", "user_id": "42", "template": "receipt", "params": '{"total": "9.99"}'}

@@ -1,0 +1,252 @@
+"""The sections of tidings.toml: names, defaults and what each value alone must look like.
+
+`settings.py` reads them and checks how they fit together. Durations are seconds or text such as "250ms", "5m", "3d".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import zoneinfo
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
+SCOPES = ("send", "campaigns", "users", "read", "operate")
+
+
+def _seconds(value: Any) -> Any:
+    if isinstance(value, str) and (found := _TEXT.fullmatch(value.strip())):
+        return float(found.group(1)) * _UNITS[found.group(2)]
+    return value
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError('must be "host:port"')
+    return value
+
+
+def _zone(value: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f'{value!r} is no time zone; write one like "Europe/Berlin"') from None
+    return value
+
+
+def _webhook_secret(value: SecretStr) -> SecretStr:
+    """The text of a wrong secret is never shown."""
+    text = value.get_secret_value()
+    if not text:
+        return value
+    try:
+        key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        key = b""
+    if not text.startswith("whsec_") or not 16 <= len(key) <= 64:
+        raise ValueError('must be "whsec_" followed by base64 of 24 to 64 random bytes')
+    return value
+
+
+def _prefix(value: str) -> str:
+    if not _PREFIX.fullmatch(value):
+        raise ValueError("only ASCII letters, digits, '.', '_' and '-' can begin a topic's name")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Listen = Annotated[str, AfterValidator(_address)]
+Zone = Annotated[str, AfterValidator(_zone)]
+WebhookSecret = Annotated[SecretStr, AfterValidator(_webhook_secret)]
+Prefix = Annotated[str, AfterValidator(_prefix)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+ChannelName = Literal["push", "email", "sms", "inapp"]
+
+
+class Section(BaseModel):
+    """Unknown names are refused: a misspelt limit must not be a missing limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Kafka(Section):
+    """partitions, replication_factor: what `tidings provision` makes. ca: file of the authority, for TLS."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    ca: str = ""
+    partitions: Literal["laptop", "production"] = "laptop"
+    replication_factor: int = Field(default=1, ge=1)
+
+    def client(self) -> dict[str, str]:
+        """The librdkafka settings every client of this deployment starts from."""
+        found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if "SASL" in self.security_protocol:
+            found["sasl.mechanism"] = self.sasl_mechanism
+            found["sasl.username"] = self.username
+            found["sasl.password"] = self.password.get_secret_value()
+        if self.ca:
+            found["ssl.ca.location"] = self.ca
+        return found
+
+
+class Redis(Section):
+    """rediss:// speaks TLS."""
+
+    url: str = Field(default="redis://127.0.0.1:6379/0", pattern=r"^(rediss?|unix)://")
+
+
+class Api(Section):
+    listen: Listen = "127.0.0.1:8080"
+
+
+class Callbacks(Section):
+    listen: Listen = "127.0.0.1:8081"
+
+
+class Streams(Section):
+    """listen: where a status process answers reads of its rows; port 0 is chosen by the system.
+
+    folder: where tables lie between starts. heartbeat_s, session_s: of the Faust consumers.
+    """
+
+    listen: Listen = "127.0.0.1:0"
+    folder: Path = Path(".tidings/tables")
+    heartbeat_s: Seconds = 3.0
+    session_s: Seconds = 30.0
+    commit_every_s: Seconds = 1.0
+
+
+class Templates(Section):
+    path: Path = Path("templates")
+
+
+class Identity(Section):
+    """secret: makes ids unguessable; the same in every process of a deployment, and kept for ever."""
+
+    secret: SecretStr = SecretStr("")
+
+
+class Channel(Section):
+    """providers: in order; the second is the standby."""
+
+    providers: tuple[str, ...] = ()
+
+
+class Provider(Section):
+    """One account at one vendor. prices: money per SMS segment or message, by the number's country.
+
+    source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
+    concurrency: calls at the same time from one worker. ca: file of the authority; verify_tls off only for tests.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    kind: Literal["http", "smtp"]
+    url: str
+    source: str = Field(default="", alias="from")
+    rate_per_s: float = Field(gt=0)
+    burst: int = Field(ge=2)
+    timeout_s: Seconds = 5.0
+    callback_secret: WebhookSecret = SecretStr("")
+    headers: dict[str, SecretStr] = {}
+    concurrency: int = Field(default=256, ge=1, le=10_000)
+    require_tls: bool = False
+    ca: str = ""
+    prices: dict[str, float] = {}
+
+
+class ApiKey(Section):
+    """hash: `sha256:` and the hex digest of the key."""
+
+    hash: str = Field(pattern=r"^sha256:[0-9a-fA-F]{64}$")
+    scopes: tuple[Literal["send", "campaigns", "users", "read", "operate"], ...] = Field(min_length=1)
+
+
+class QuietHours(Section):
+    """From and to, in each user's own zone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    start: TimeOfDay = Field(alias="from")
+    end: TimeOfDay = Field(alias="to")
+
+
+class Tenant(Section):
+    """time_zone and locale: of users who have none. weight: its part of a lane's pace among tenants."""
+
+    time_zone: Zone = "UTC"
+    locale: str = Field(default="en", pattern=r"^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*$")
+    weight: float = Field(default=1, gt=0)
+    quiet_hours: QuietHours | None = None
+    budget_per_day: dict[ChannelName, float] = {}
+    keys: tuple[ApiKey, ...] = ()
+
+
+class Sending(Section):
+    """The numbers of one send. lease_s: how long a claim holds; margin_s: what must be left of it after a call.
+
+    bulk_share: the part of a provider's rate that bulk may use. retry_share: retries among a provider's sends.
+    in_flight: deliveries a worker handles at the same time, per lane.
+    """
+
+    lease_s: Seconds = 30.0
+    deadline_s: Seconds = 5.0
+    margin_s: Seconds = 5.0
+    bulk_share: Share = 0.7
+    retry_share: Share = 0.1
+    tries: int = Field(default=8, ge=1, le=20)
+    retry_base_s: Seconds = 1.0
+    retry_cap_s: Seconds = 300.0
+    fallback_after_s: Seconds = 30.0
+    in_flight: int = Field(default=1000, ge=1, le=20_000)
+    batch: int = Field(default=200, ge=1, le=1000)
+
+
+class Tiers(Section):
+    """The longest real wait of each tier. The names are parts of topics' names and stay."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    ten_seconds: Seconds = Field(default=10.0, alias="10s")
+    one_minute: Seconds = Field(default=60.0, alias="1m")
+    ten_minutes: Seconds = Field(default=600.0, alias="10m")
+
+    def by_name_ms(self) -> dict[str, int]:
+        waits = {"10s": self.ten_seconds, "1m": self.one_minute, "10m": self.ten_minutes}
+        return {name: round(wait_s * 1000) for name, wait_s in waits.items()}
+
+
+class Engine(Section):
+    """Of the confluent consumers: heartbeat, session and the longest pause between two polls."""
+
+    heartbeat_s: Seconds = 3.0
+    session_s: Seconds = 30.0
+    poll_limit_s: Seconds = 300.0
+
+
+class Dispatch(Section):
+    """Seconds of a lane's rate that dispatch keeps waiting in it, at least and at most."""
+
+    backlog_min_s: Seconds = 2.0
+    backlog_max_s: Seconds = 5.0
+    session_s: Seconds = 10.0
+
+
+class Up(Section):
+    """workers: processes per lane, e.g. {"push.bulk" = 2}; every configured lane has one unless told otherwise."""
+
+    workers: dict[str, Annotated[int, Field(ge=0, le=64)]] = {}
+    logs: Path = Path(".tidings/logs")
+    ready_within_s: Seconds = 90.0

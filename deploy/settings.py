@@ -1,0 +1,232 @@
+"""The only reader of tidings.toml and of the environment. Every process gets its numbers from here, checked together.
+
+The environment wins over the file: KAFKA_BOOTSTRAP, REDIS_URL, TIDINGS_TOPIC_PREFIX, and any setting as
+TIDINGS_<SECTION>__<NAME>, e.g. TIDINGS_KAFKA__PASSWORD. Sections: `sections.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from deploy import sections
+from schemas.errors import Misconfigured
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TENANT = "default"
+PRIORITIES = ("transactional", "bulk")
+NEEDS_PROVIDER = ("push", "email", "sms")
+_FITS = {"smtp": ("email",), "http": NEEDS_PROVIDER}
+_SHORT_NAMES = {"KAFKA_BOOTSTRAP": ("kafka", "bootstrap"), "REDIS_URL": ("redis", "url")}
+
+
+class Settings(BaseSettings):
+    """One deployment. Paths are absolute once loaded: relative ones start at the file's folder."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix="TIDINGS_", env_nested_delimiter="__", env_ignore_empty=True
+    )
+
+    kafka: sections.Kafka = sections.Kafka()
+    redis: sections.Redis = sections.Redis()
+    api: sections.Api = sections.Api()
+    callbacks: sections.Callbacks = sections.Callbacks()
+    streams: sections.Streams = sections.Streams()
+    templates: sections.Templates = sections.Templates()
+    id: sections.Identity = sections.Identity()
+    channels: dict[sections.ChannelName, sections.Channel] = {}
+    providers: dict[str, sections.Provider] = {}
+    tenants: dict[str, sections.Tenant] = Field(default_factory=lambda: {DEFAULT_TENANT: sections.Tenant()})
+    sending: sections.Sending = sections.Sending()
+    tiers: sections.Tiers = sections.Tiers()
+    engine: sections.Engine = sections.Engine()
+    dispatch: sections.Dispatch = sections.Dispatch()
+    up: sections.Up = sections.Up()
+    topic_prefix: sections.Prefix = ""
+    region: str = Field(default="", max_length=32)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, which arrives as keyword arguments."""
+        return env_settings, init_settings
+
+    def lanes(self) -> tuple[tuple[str, str], ...]:
+        """(channel, priority) of every lane that can be worked: channels with a provider, and the inbox."""
+        served = [channel for channel, used in self.channels.items() if used.providers]
+        return tuple((channel, priority) for channel in (*served, "inapp") for priority in PRIORITIES)
+
+    def id_secret(self, cluster_id: str) -> bytes:
+        """What makes ids unguessable; without `[id] secret` it follows from the Kafka cluster: easy to know."""
+        given = self.id.secret.get_secret_value()
+        if given:
+            return given.encode()
+        log.warning("settings.id_secret_derived", extra={"advice": "set [id] secret to 32 random characters"})
+        return hashlib.sha256(f"tidings id secret {cluster_id}".encode()).digest()
+
+
+def load(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of this deployment. Raises Misconfigured that names file, line and what to change.
+
+    Without a file everything comes from the environment and the defaults.
+    """
+    text = _read(file)
+    values = _parse(file, text)
+    for variable, (section, name) in _SHORT_NAMES.items():
+        if environ.get(variable):
+            values.setdefault(section, {})[name] = environ[variable]
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise Misconfigured("\n".join(_explain(error, file, text))) from None
+    problems = list(_misfits(settings))
+    if problems:
+        raise Misconfigured("\n".join(f"{_place(file, text, path)}{what}" for path, what in problems))
+    return _with_absolute_paths(settings, file.parent.resolve() if file else Path.cwd())
+
+
+def _read(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{file} cannot be read: {error}") from None
+
+
+def _parse(file: Path | None, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"{file} is not TOML: {error}") from None
+
+
+def _with_absolute_paths(settings: Settings, base: Path) -> Settings:
+    changed = {
+        "templates": settings.templates.model_copy(update={"path": base / settings.templates.path}),
+        "streams": settings.streams.model_copy(update={"folder": base / settings.streams.folder}),
+        "up": settings.up.model_copy(update={"logs": base / settings.up.logs}),
+    }
+    return settings.model_copy(update=changed)
+
+
+def _explain(error: ValidationError, file: Path | None, text: str) -> Iterator[str]:
+    """One line for each wrong value; the value itself is never shown, it may be a secret."""
+    for wrong in error.errors(include_input=False, include_url=False):
+        path = tuple(str(part) for part in wrong["loc"] if part != "[key]")
+        what = "unknown setting" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
+        yield f"{_place(file, text, path)}{'.'.join(path)}: {what}"
+
+
+def _misfits(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(path of the setting, what is wrong) for numbers and names that do not fit each other."""
+    yield from _wrong_times(settings)
+    yield from _wrong_providers(settings)
+    yield from _wrong_security(settings)
+    for lane in settings.up.workers:
+        if lane.partition(".")[0] not in ("push", "email", "sms", "inapp") or lane.partition(".")[2] not in PRIORITIES:
+            yield ("up", "workers"), f'up.workers: {lane!r} is no lane; write one like "push.bulk"'
+
+
+def _wrong_times(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    sending, engine, tiers, dispatch = settings.sending, settings.engine, settings.tiers, settings.dispatch
+    if sending.deadline_s >= sending.lease_s - sending.margin_s:
+        text = f"sending.deadline_s ({sending.deadline_s:g}) must be below lease_s - margin_s"
+        yield ("sending", "deadline_s"), f"{text} ({sending.lease_s:g} - {sending.margin_s:g})"
+    if engine.poll_limit_s <= sending.lease_s:
+        text = f"engine.poll_limit_s ({engine.poll_limit_s:g}) must be above sending.lease_s ({sending.lease_s:g})"
+        yield ("engine", "poll_limit_s"), text
+    for section, part in (("engine", engine), ("streams", settings.streams)):
+        if part.heartbeat_s * 3 > part.session_s:
+            yield (section, "session_s"), f"{section}.session_s must be at least three times heartbeat_s"
+    if engine.session_s > engine.poll_limit_s:
+        yield ("engine", "session_s"), "engine.session_s must not be above engine.poll_limit_s"
+    if not tiers.ten_seconds < tiers.one_minute < tiers.ten_minutes:
+        yield ("tiers",), "tiers: the waits must rise from 10s over 1m to 10m"
+    if dispatch.backlog_min_s >= dispatch.backlog_max_s:
+        yield ("dispatch", "backlog_max_s"), "dispatch.backlog_max_s must be above backlog_min_s"
+    if sending.retry_base_s > sending.retry_cap_s:
+        yield ("sending", "retry_cap_s"), "sending.retry_cap_s must not be below retry_base_s"
+
+
+def _wrong_providers(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    for channel, used in settings.channels.items():
+        path = ("channels", channel, "providers")
+        for name in used.providers:
+            provider = settings.providers.get(name)
+            if channel == "inapp":
+                yield path, "channels.inapp.providers: the inbox is Tidings' own, it needs no provider"
+            elif provider is None:
+                yield path, f"channels.{channel}.providers: there is no [providers.{name}]"
+            elif channel not in _FITS[provider.kind]:
+                yield (
+                    path,
+                    f"channels.{channel}.providers: {name} is of kind {provider.kind}, which carries no {channel}",
+                )
+    for name, provider in settings.providers.items():
+        for key, what in _wrong_provider(provider, settings.sending.deadline_s):
+            yield ("providers", name, key), f"providers.{name}.{key}: {what}"
+
+
+def _wrong_provider(provider: sections.Provider, deadline_s: float) -> Iterator[tuple[str, str]]:
+    if provider.timeout_s > deadline_s:
+        yield "timeout_s", f"must not be above sending.deadline_s ({deadline_s:g})"
+    schemes = {"http": ("http://", "https://"), "smtp": ("smtp://", "smtps://")}[provider.kind]
+    if not provider.url.startswith(schemes):
+        yield "url", f"must begin with {' or '.join(schemes)}"
+    if provider.kind == "smtp" and "@" not in provider.source:
+        yield "from", 'mail needs a sender, like "Shop <news@example.org>"'
+
+
+def _wrong_security(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    kafka, tenants = settings.kafka, settings.tenants
+    if "SASL" in kafka.security_protocol and not (kafka.username and kafka.password.get_secret_value()):
+        yield ("kafka", "security_protocol"), "kafka: SASL needs username and password"
+    if not tenants:
+        yield ("tenants",), "tenants: leave the section out, or name at least one tenant"
+    for name in tenants:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
+            yield ("tenants", name), f"tenants.{name}: use 1 to 32 lower-case letters, digits, '_' and '-'"
+    host = settings.api.listen.rpartition(":")[0].strip("[]")
+    if host not in ("127.0.0.1", "::1", "localhost") and not any(tenant.keys for tenant in tenants.values()):
+        text = f"api.listen: {host} can be reached by other machines, but no API key is configured: "
+        yield ("api", "listen"), text + "add one (`tidings keys create`) or listen on 127.0.0.1"
+
+
+def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
+    """`file:line: ` of a setting; of its section when the setting comes from elsewhere; else ""."""
+    line = find_line(text, path)
+    return f"{file}:{line}: " if file is not None and line else ""
+
+
+def find_line(text: str, path: tuple[str, ...]) -> int:
+    """The line that sets `path`, or the longest beginning of it that the text names; 0 when it names none."""
+    best, best_length = 0, 0
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            table = tuple(part.strip(" \"'") for part in header.group(1).split("."))
+            named = table
+        elif pair := re.match(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=", line):
+            named = (*table, *(part.strip(" \"'") for part in pair.group(1).split(".")))
+        else:
+            continue
+        if named == path[: len(named)] and len(named) > best_length:
+            best, best_length = number, len(named)
+    return best

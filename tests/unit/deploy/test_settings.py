@@ -1,0 +1,158 @@
+"""A wrong setting is refused before anything starts, with the line and what to change; the known names are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy import settings
+from deploy.settings import Settings
+from schemas.errors import Misconfigured
+
+EXAMPLE = """\
+[kafka]
+bootstrap = "127.0.0.1:9092"
+[redis]
+url = "redis://127.0.0.1:6379/0"
+[api]
+listen = "127.0.0.1:8080"          # callbacks: [callbacks] listen
+[templates]
+path = "templates"
+[channels.push]
+providers = ["gateway"]            # in order; the second is the standby
+[channels.email]
+providers = ["mail"]
+[providers.gateway]
+kind = "http"
+url = "http://127.0.0.1:9000/send"
+rate_per_s = 5000
+burst = 500
+timeout_s = 5
+callback_secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+[providers.mail]
+kind = "smtp"
+url = "smtp://127.0.0.1:2525"
+from = "Shop <news@example.org>"
+rate_per_s = 2000
+burst = 200
+[providers.texter]
+kind = "http"
+url = "http://127.0.0.1:9000/sms"
+rate_per_s = 100
+burst = 20
+prices = { DE = 0.07, default = 0.05 }   # money per SMS segment or message, by the number's country
+[tenants.default]
+time_zone = "Europe/Berlin"
+locale = "de"
+weight = 1
+quiet_hours = { from = "22:00", to = "08:00" }
+budget_per_day = { sms = 250.0 }
+keys = [{ hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", scopes = ["send", "read"] }]
+"""
+
+
+def _load(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
+    file = tmp_path / "tidings.toml"
+    file.write_text(text)
+    return settings.load(file, environ or {})
+
+
+def _refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(Misconfigured) as refused:
+        _load(tmp_path, text)
+    return str(refused.value)
+
+
+def test_the_documented_example_is_read_as_written(tmp_path: Path) -> None:
+    read = _load(tmp_path, EXAMPLE)
+    assert read.channels["push"].providers == ("gateway",)
+    assert (read.providers["mail"].source, read.providers["texter"].prices["DE"]) == ("Shop <news@example.org>", 0.07)
+    tenant = read.tenants["default"]
+    assert tenant.quiet_hours is not None and (tenant.quiet_hours.start, tenant.quiet_hours.end) == ("22:00", "08:00")
+    assert tenant.keys[0].scopes == ("send", "read")
+    assert read.templates.path == tmp_path / "templates"
+    assert (
+        ("email", "bulk") in read.lanes() and ("sms", "bulk") not in read.lanes() and ("inapp", "bulk") in read.lanes()
+    )
+
+
+def test_without_a_file_the_defaults_are_a_working_laptop(tmp_path: Path) -> None:
+    read = settings.load(None, {"KAFKA_BOOTSTRAP": "k:1", "REDIS_URL": "redis://r:2/3"})
+    assert (read.kafka.bootstrap, read.redis.url, list(read.tenants)) == ("k:1", "redis://r:2/3", ["default"])
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDINGS_KAFKA__PASSWORD", "hush")
+    monkeypatch.setenv("TIDINGS_KAFKA__USERNAME", "tidings")
+    monkeypatch.setenv("TIDINGS_TOPIC_PREFIX", "blue.")
+    text = '[kafka]\nbootstrap = "a:1"\nsecurity_protocol = "SASL_SSL"\nca = "ca.pem"\n'
+    read = _load(tmp_path, text, {"KAFKA_BOOTSTRAP": "b:2"})
+    assert read.topic_prefix == "blue."
+    assert read.kafka.client() == {
+        "bootstrap.servers": "b:2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "tidings",
+        "sasl.password": "hush",
+        "ssl.ca.location": "ca.pem",
+    }
+    assert "hush" not in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "told"),
+    [
+        ("rate_per_s = 5000", "rate_pr_s = 5000", "tidings.toml:16: providers.gateway.rate_pr_s: unknown setting"),
+        ('providers = ["gateway"] ', 'providers = ["gatway"] ', "tidings.toml:10: channels.push.providers: there"),
+        ("whsec_MfKQ9r8GKYqr", "whsec_!", 'tidings.toml:19: providers.gateway.callback_secret: must be "whsec_"'),
+        ("timeout_s = 5\n", "timeout_s = 9\n", "tidings.toml:18: providers.gateway.timeout_s: must not be above"),
+        ('"Europe/Berlin"', '"Europe/Berln"', "tidings.toml:33: tenants.default.time_zone: 'Europe/Berln' is no"),
+        ("burst = 20\n", "burst = 1\n", "tidings.toml:30: providers.texter.burst"),
+        ('providers = ["mail"]', 'providers = ["texter", "nobody"]', "there is no [providers.nobody]"),
+        ('[channels.email]\nproviders = ["mail"]', '[channels.sms]\nproviders = ["mail"]', "of kind smtp, which"),
+        ('from = "Shop <news@example.org>"', "", "providers.mail.from: mail needs a sender"),
+        ('"sha256:9f86', '"sha256:9f8', "tenants.default.keys.0.hash"),
+        ('"127.0.0.1:8080"', '"8080"', 'tidings.toml:6: api.listen: must be "host:port"'),
+        ('scopes = ["send", "read"] }', 'scopes = ["sned"] }', "tenants.default.keys.0.scopes.0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, wrong: str, right: str, told: str) -> None:
+    assert wrong in EXAMPLE
+    assert told in _refusal(tmp_path, EXAMPLE.replace(wrong, right))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[sending]\ndeadline_s = 26\nlease_s = '30s'\n", "tidings.toml:2: sending.deadline_s (26) must be below"),
+        ("[engine]\npoll_limit_s = 30\nsession_s = 10\n", "engine.poll_limit_s (30) must be above sending.lease_s"),
+        ("[engine]\nheartbeat_s = 20\n", "engine.session_s must be at least three times heartbeat_s"),
+        ("[tiers]\n1m = 5\n", "the waits must rise"),
+        ("[sending]\nbulk_share = 1.5\n", "tidings.toml:2: sending.bulk_share"),
+        ('[kafka]\nsecurity_protocol = "SASL_SSL"\n', "SASL needs username and password"),
+        ('[api]\nlisten = "0.0.0.0:80"\n', "no API key is configured"),
+        ('[up]\nworkers = { "push.fast" = 2 }\n', "'push.fast' is no lane"),
+        ("[kafak]\nbootstrap = 1\n", "tidings.toml:1: kafak: unknown setting"),
+        ("[kafka\n", "is not TOML"),
+    ],
+)
+def test_numbers_that_do_not_fit_together_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    assert told in _refusal(tmp_path, text)
+
+
+def test_short_leases_for_tests_are_allowed_when_they_fit(tmp_path: Path) -> None:
+    text = '[sending]\nlease_s = "3s"\ndeadline_s = "800ms"\nmargin_s = 1\n[tiers]\n10s = 0.5\n1m = 1\n10m = 2\n'
+    read = _load(tmp_path, text + '[providers.x]\nkind="http"\nurl="http://x/"\nrate_per_s=1\nburst=2\ntimeout_s=0.8\n')
+    assert (read.sending.lease_s, read.sending.deadline_s) == (3.0, 0.8)
+    assert read.tiers.by_name_ms() == {"10s": 500, "1m": 1000, "10m": 2000}
+
+
+def test_a_secret_never_appears_in_the_refusal(tmp_path: Path) -> None:
+    assert "hunter2" not in _refusal(tmp_path, EXAMPLE.replace("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "hunter2"))
+
+
+def test_the_secret_of_ids_is_kept_when_given_and_follows_from_the_cluster_when_not(tmp_path: Path) -> None:
+    assert _load(tmp_path, '[id]\nsecret = "s"\n').id_secret("any") == b"s"
+    derived = _load(tmp_path, "")
+    assert derived.id_secret("one") == derived.id_secret("one") != derived.id_secret("two")

@@ -1,13 +1,24 @@
-"""What a template decides: class, channels, fallback, expiry, caps, what to do when the outcome is unknown."""
+"""What a template decides: class, channels, fallback, expiry, caps, what to do when the outcome is unknown.
+
+Read from `templates/<name>/template.toml`; `consumers/render.py` reads the texts beside it.
+"""
 
 from __future__ import annotations
 
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
+from schemas.errors import Misconfigured
 from schemas.messages import Channel, Priority
 
 HOUR_MS = 3_600_000
+MAX_EXPIRY_MS = 21 * 24 * HOUR_MS
+"""Nothing may wait longer than the topics keep it."""
 TRANSACTIONAL_EXPIRY_MS = 20 * HOUR_MS
 MARKETING_EXPIRY_MS = 72 * HOUR_MS
 
@@ -54,3 +65,158 @@ class TemplatePolicy:
 
 Policies = dict[str, TemplatePolicy]
 """Template name -> policy; loaded once, shared by API, route, fan-out and workers."""
+
+POLICY_FILE = "template.toml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_UNITS_MS = {"m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
+_CHANNELS = ", ".join(f'"{channel}"' for channel in Channel)
+
+
+class _Wrong(Exception):
+    """A setting that cannot stay: which key, and what to write instead."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+        self.text = text
+
+
+def read_policies(path: Path) -> Policies:
+    """The policies of all templates below a folder; folders starting with "_" or "." hold no template.
+
+    Raises Misconfigured with every mistake of every template: file, line and what to write instead.
+    """
+    if not path.is_dir():
+        raise Misconfigured(f"{path} is no folder; point [templates] path at the folder that holds your templates")
+    policies: Policies = {}
+    mistakes: list[str] = []
+    for folder in sorted(child for child in path.iterdir() if child.is_dir() and child.name[0] not in "_."):
+        try:
+            policies[folder.name] = read_policy(folder)
+        except Misconfigured as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise Misconfigured("\n".join(mistakes))
+    return policies
+
+
+def read_policy(folder: Path) -> TemplatePolicy:
+    """The policy of one template. Raises Misconfigured with every mistake in it, one a line."""
+    file = folder / POLICY_FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+        written = tomllib.loads(text)
+    except OSError as error:
+        raise Misconfigured(f"{file}: cannot be read ({error.strerror}); every template needs one") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        line = _line_of_error(error, text) if isinstance(error, tomllib.TOMLDecodeError) else 1
+        raise Misconfigured(f"{file}:{line}: not TOML: {error}") from error
+    settings, mistakes = _settings(written)
+    mistakes += [] if mistakes else _relations(folder.name, settings)
+    if mistakes:
+        raise Misconfigured("\n".join(f"{file}:{_line_of(text, wrong.key)}: {wrong.text}" for wrong in mistakes))
+    return TemplatePolicy(name=folder.name, **settings)
+
+
+def _settings(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[_Wrong]]:
+    """TemplatePolicy's fields as far as they are right by themselves, and what is wrong."""
+    settings: dict[str, Any] = {"message_class": MessageClass.MARKETING, "channels": ()}
+    mistakes = []
+    for key, value in written.items():
+        try:
+            if key not in _READERS:
+                raise _Wrong(key, f"{key}: no such setting; there are {', '.join(_READERS)}")
+            name, reader = _READERS[key]
+            settings[name] = reader(key, value)
+        except _Wrong as wrong:
+            mistakes.append(wrong)
+    return settings, mistakes
+
+
+def _relations(name: str, settings: Mapping[str, Any]) -> list[_Wrong]:
+    """What is wrong between settings that are right by themselves."""
+    return list(_contradictions(name, settings["channels"], settings.get("fallback", ())))
+
+
+def _contradictions(name: str, channels: tuple[Channel, ...], fallback: tuple[Channel, ...]) -> Iterator[_Wrong]:
+    if not _NAME.fullmatch(name):
+        yield _Wrong(
+            "", f"the folder {name!r} cannot name a template; use letters, digits, '_', '-' and '.', at most 64"
+        )
+    if not channels and not fallback:
+        yield _Wrong(
+            "channels", f"channels: missing; list channels to send on all of them, or fallback, of {_CHANNELS}"
+        )
+    for channel in fallback:
+        if channel in channels:
+            yield _Wrong(
+                "fallback", f'fallback: goes round in a circle: "{channel}" is in channels already; remove it here'
+            )
+
+
+def _choice(kind: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
+    def read(key: str, value: Any) -> StrEnum:
+        if value not in list(kind):
+            raise _Wrong(key, f"{key}: {value!r}; write one of {', '.join(kind)}")
+        return kind(value)
+
+    return read
+
+
+def _channels(key: str, value: Any) -> tuple[Channel, ...]:
+    if not isinstance(value, list) or not value or any(channel not in list(Channel) for channel in value):
+        raise _Wrong(key, f"{key}: {value!r}; write a list of some of {_CHANNELS}")
+    if len(set(value)) != len(value):
+        raise _Wrong(key, f"{key}: a channel is listed twice; list each one once")
+    return tuple(Channel(channel) for channel in value)
+
+
+def _duration_ms(key: str, value: Any) -> int:
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", value) if isinstance(value, str) else None
+    if found is None:
+        raise _Wrong(key, f'{key}: {value!r}; write minutes, hours or days like "30m", "20h" or "3d"')
+    if (length_ms := int(found[1]) * _UNITS_MS[found[2]]) > MAX_EXPIRY_MS:
+        raise _Wrong(key, f'{key}: {value!r} is longer than messages are kept; write at most "21d"')
+    return length_ms
+
+
+def _caps(key: str, value: Any) -> dict[str, int]:
+    ways = {"day"}
+    if not isinstance(value, dict) or not value.keys() <= ways or not all(_is_count(count) for count in value.values()):
+        raise _Wrong(key, f"{key}: {value!r}; write how many one user may get a day, like {{ day = 3 }}")
+    return dict(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+class _ContentCheck(StrEnum):
+    TEMPLATE = "template"
+    PARAMS = "params"
+    OFF = "off"
+
+
+_READERS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "class": ("message_class", _choice(MessageClass)),
+    "channels": ("channels", _channels),
+    "fallback": ("fallback", _channels),
+    "expires": ("expires_ms", _duration_ms),
+    "caps": ("caps", _caps),
+    "content_check": ("content_check", _choice(_ContentCheck)),
+    "on_unknown": ("on_unknown", _choice(OnUnknown)),
+}
+"""Key in the file -> field of TemplatePolicy and how it is read."""
+
+
+def _line_of(text: str, key: str) -> int:
+    """The line that sets a key or opens its table; the TOML reader does not tell. 1 when nothing does."""
+    name = re.escape(key)
+    sets = re.compile(rf"""\s*(?:\[\s*)?(["']?){name}\1\s*[=.\]]""")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if key and sets.match(line)), 1)
+
+
+def _line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """The line that the TOML reader names in its message; the last one when it met the end."""
+    found = re.search(r"line (\d+)", str(error))
+    return int(found[1]) if found else len(text.splitlines())

@@ -166,7 +166,7 @@ def test_a_number_that_no_writer_writes_is_refused(number: bytes) -> None:
 @pytest.mark.parametrize("length", [b"\x01", b"\x81\x01"])
 def test_a_text_of_negative_length_is_refused(length: bytes) -> None:
     raw = codec.encode(messages.LeaderRecord("", 0))
-    with pytest.raises(Poison, match="negative length|KeyError"):
+    with pytest.raises(Poison, match=r"negative length|KeyError"):
         codec.decode(raw[:5] + length + raw[6:] + b"x" * 64, messages.LeaderRecord)
 
 

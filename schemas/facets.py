@@ -6,6 +6,8 @@ alone, so their offsets can be compared and an erasure ends everything before it
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from schemas import codec, keys, partitions
@@ -18,6 +20,7 @@ USER = "user"
 ERASED = "erased"
 DEVICE = "device/"
 OPT_OUT = "optout/"
+_NAME = re.compile(r"user|erased|device/[^/]+|optout/[^/]+/[^/]+")
 
 
 class FacetTopic:
@@ -50,11 +53,12 @@ def name_of(facet: RecipientFacet) -> str:
 def owner_of(key: bytes | None) -> tuple[str, str, str]:
     """(tenant, user id, facet name) of a record key. Raises Poison for what is not a key of ours."""
     parts = (key or b"").decode("utf-8", "replace").split("/", 2)
-    if len(parts) != 3 or not all(parts):
+    if len(parts) != 3 or not all(parts) or not _NAME.fullmatch(parts[2]):
         raise Poison(ParkReason.UNDECODABLE, "the key is not tenant/user/facet")
     return unquote(parts[0]), unquote(parts[1]), parts[2]
 
 
+@lru_cache(maxsize=4096)
 def opt_out_of(name: str) -> tuple[str, str]:
     """(channel, kind) of an opt-out's name."""
     _, channel, kind = name.split("/")

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from deploy import redis_client
 from schemas import keys
 from schemas.stores import Epoch
+from tests.integration.people.commands import run
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def epoch() -> Epoch:
 async def redis(redis_url: str, epoch: Epoch) -> AsyncIterator[Redis]:
     """Trusted, as after a rebuild."""
     client = redis_client.connect(redis_url, epoch)
-    await client.execute_command("PING")
+    await run(client, "PING")
     await client.set(keys.REDIS_EPOCH, epoch.run_id)
     yield client
     await client.aclose()

@@ -12,6 +12,7 @@ from schemas.errors import StoreDown
 from schemas.messages import Device, FacetKind, RecipientFacet
 from schemas.stores import Epoch, FacetWrite, Profile
 from streams.recipients import RedisProfiles, RedisSuppressions
+from tests.integration.people.commands import run
 
 PHONE = Device("phone", "token-1", "ios", "shop", "production", 10)
 TABLET = Device("tab/let", "token-2", "android", "shop", "sandbox", 20)
@@ -109,8 +110,8 @@ async def test_erasure_removes_profile_devices_inbox_and_timeline_and_blocks_sen
     await person.write(1, person.user("a@example.org"))
     await person.write(2, person.device(PHONE))
     await person.write(3, person.opt_out("email", "*"))
-    await redis.execute_command("LPUSH", keys.redis_timeline(tenant, "user 1"), b"x")
-    await redis.execute_command("HSET", keys.redis_inbox(tenant, "user 1"), "n1", "x")
+    await run(redis, "LPUSH", keys.redis_timeline(tenant, "user 1"), b"x")
+    await run(redis, "HSET", keys.redis_inbox(tenant, "user 1"), "n1", "x")
     removed = await person.write(4, person.erased())
     after = await person.now()
     assert after.erased
@@ -118,7 +119,7 @@ async def test_erasure_removes_profile_devices_inbox_and_timeline_and_blocks_sen
     assert after.opted_out("email", "x", "marketing")
     assert set(removed) == {"user", "device/phone"}
     assert await redis.exists(keys.redis_timeline(tenant, "user 1"), keys.redis_inbox(tenant, "user 1")) == 0
-    stored = await redis.execute_command("HGETALL", keys.redis_profile(tenant, "user 1"))
+    stored = await run(redis, "HGETALL", keys.redis_profile(tenant, "user 1"))
     assert b"example.org" not in b"".join(stored.values())
 
 

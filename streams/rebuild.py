@@ -1,0 +1,156 @@
+"""Makes Redis trustworthy again: everything that keeps people from being reached is put back from the log.
+
+Redis is trusted while the key `epoch` holds the run_id of the server now running. After Redis was emptied
+the key is missing: all is put back. After a restart or a failover it is foreign, and Redis may have lost its
+last seconds: then the log is applied again from where Redis itself says it had got to (`applied`, which was
+lost together with whatever came after it), and at least `again` records before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+
+from schemas import keys, metrics
+from schemas.errors import Poison, StoreDown, Transient
+from schemas.records import LogReader, Record
+from schemas.stores import Epoch
+from streams import redis_door
+from streams.recipients_apply import Applier
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """look_s: how often the epoch is compared. again: records before the last applied one that are applied
+    again after a restart. lock_s: how long another process waits for one that died while rebuilding.
+    """
+
+    look_s: float = 0.5
+    batch: int = 500
+    again: int = 1_000
+    lock_s: float = 10.0
+
+
+class Rebuild:
+    """Watches the epoch key and rebuilds when it does not fit. Any number of processes may run one.
+
+    partitions: topic -> how many the broker has. token: this process's own, any unique text.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        epoch: Epoch,
+        applier: Applier,
+        log_reader: LogReader,
+        partitions: Mapping[str, int],
+        token: str,
+        options: RebuildOptions | None = None,
+    ) -> None:
+        self._redis = redis
+        self._epoch = epoch
+        self._applier = applier
+        self._log_reader = log_reader
+        self._places = [(topic, number) for topic in applier.topics for number in range(partitions[topic])]
+        self._token = token
+        self._options = options or RebuildOptions()
+        self._script = redis_door.script("rebuild.lua")
+
+    async def run(self) -> None:
+        """Looks for ever, until cancelled. Never raises for what Redis or the log do."""
+        while True:
+            try:
+                await self.look()
+            except Transient as error:
+                metrics.REDIS_DOWN.set(1)
+                log.warning("redis.unavailable", extra={"error": str(error)})
+            await asyncio.sleep(self._options.look_s)
+
+    async def look(self) -> bool:
+        """Rebuilds when needed and when nobody else does; True when Redis can be trusted afterwards.
+
+        Raises Transient when Redis or the log gave up in between: look again.
+        """
+        stored = await self._ask("GET", keys.REDIS_EPOCH)
+        is_trusted = stored is not None and stored == self._epoch.run_id
+        if not is_trusted and await self._locked():
+            await self._rebuild("all" if stored is None else "recent")
+            is_trusted = True
+        metrics.REDIS_DOWN.set(not is_trusted)
+        return is_trusted
+
+    async def note_applied(self, records: Sequence[Record]) -> None:
+        """Remembers in Redis itself how far its content goes. Raises StoreDown."""
+        if records:
+            newest = {(record.topic, record.partition): record.offset for record in records}
+            await self._step("note", self._epoch.run_id, newest)
+
+    async def _locked(self) -> bool:
+        lock_ms = int(self._options.lock_s * 1000)
+        return await self._ask("SET", keys.REDIS_REBUILD, self._token, "NX", "PX", lock_ms) is not None
+
+    async def _rebuild(self, kind: str) -> None:
+        """From the log to Redis, up to what the log held when this began: newer records come by the handler."""
+        run_id = self._epoch.run_id
+        log.info("redis.rebuild_started", extra={"kind": kind})
+        applied = await self._ask("HGETALL", keys.REDIS_APPLIED) if kind == "recent" else {}
+        newest: dict[tuple[str, int], int] = {}
+        total = 0
+        for topic, partition in self._places:
+            first, end = await self._log_reader.offsets(topic, partition)
+            last_applied = applied.get(_name(topic, partition).encode())
+            if last_applied is not None:
+                first = max(first, int(last_applied) - self._options.again)
+            total += await self._apply_range(topic, partition, first, end - 1, run_id)
+            newest[topic, partition] = end - 1
+        await self._step("finish", run_id, newest)
+        metrics.REDIS_REBUILDS.labels(kind).inc()
+        log.info("redis.rebuilt", extra={"kind": kind, "records": total})
+
+    async def _apply_range(self, topic: str, partition: int, first: int, last: int, run_id: bytes) -> int:
+        records = self._log_reader.read_range(topic, partition, first, last)
+        total = 0
+        try:
+            async for batch in _batches(records, self._options.batch):
+                # Unreadable records were parked when they first came by; they hold nothing to put back.
+                await self._applier.apply(batch)
+                await self._step("hold", run_id)
+                total += len(batch)
+        except Poison as error:
+            raise Transient(f"the log of {topic} moved on while it was read: {error}") from error
+        return total
+
+    async def _step(self, step: str, run_id: bytes, newest: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Raises StoreDown when Redis was emptied or somebody else rebuilds it: look again."""
+        places = [part for at, offset in (newest or {}).items() for part in (_name(*at), offset)]
+        lock_ms = int(self._options.lock_s * 1000)
+        touched = (keys.REDIS_REBUILD, keys.REDIS_EPOCH, keys.REDIS_APPLIED)
+        done = await self._ask("EVAL", self._script, 3, *touched, step, self._token, run_id, lock_ms, *places)
+        if not done and step != "note":
+            raise StoreDown("Redis was emptied while it was rebuilt, or somebody else took over")
+
+    async def _ask(self, *command: Any) -> Any:
+        with redis_door.answering("rebuild"):
+            return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+
+
+async def _batches(records: AsyncIterator[Record], size: int) -> AsyncIterator[list[Record]]:
+    batch: list[Record] = []
+    async for record in records:
+        batch.append(record)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _name(topic: str, partition: int) -> str:
+    return f"{topic}/{partition}"

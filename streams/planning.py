@@ -89,23 +89,30 @@ def unpack(raw: bytes) -> tuple[Plan, keys.Address]:
     return plan, keys.Address(row.decode(), int(slot))
 
 
-def events(
-    plan: Plan, slot: int, at_ms: int, source_offset: int, user_id: str, template: str, accepted_at_ms: int
-) -> Iterator[messages.StatusEvent]:
-    """What the row is told: the plan, and a named reason for each delivery that goes nowhere."""
-    if not plan.parts:
-        yield slot_end(slot, EventKind.SUPPRESSED, Reason.NO_CHANNEL, at_ms, user_id, template, accepted_at_ms)
-        return
-    yield messages.StatusEvent(
+def planned(
+    suffixes: tuple[str, ...],
+    slot: int,
+    at_ms: int,
+    source_offset: int,
+    user_id: str,
+    template: str,
+    accepted_at_ms: int,
+) -> messages.StatusEvent:
+    """The row is told the plan. source_offset orders the plans of one slot: the lowest wins."""
+    return messages.StatusEvent(
         slot,
         EventKind.PLANNED,
         at_ms,
-        plan=plan.suffixes(),
+        plan=suffixes,
         source_offset=source_offset,
         user_id=user_id,
         template=template,
         accepted_at_ms=accepted_at_ms,
     )
+
+
+def unsent(plan: Plan, slot: int, at_ms: int) -> Iterator[messages.StatusEvent]:
+    """A named reason for each delivery that goes nowhere."""
     for part in plan.parts:
         if part.reason:
             yield messages.StatusEvent(

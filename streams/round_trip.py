@@ -20,6 +20,8 @@ from schemas.errors import StoreDown
 from schemas.stores import Epoch, Pipeline
 
 TIMEOUT_S = 5.0
+READ_BYTES = 65_536
+_NOT_YET = object()
 
 
 async def trusted(redis: Redis, epoch: Epoch, store: str, ask: Callable[[Pipeline], None]) -> list[Any]:
@@ -63,17 +65,27 @@ class _Commands:
 
 async def _talk(connection: AbstractConnection, packed: list[bytes]) -> list[Any]:
     """Sends all, reads all. A connection that breaks off in between is closed: its replies would be misread."""
-    replies: list[Any] = []
     try:
         await connection.send_packed_command(b"".join(packed))
-        for _ in packed:
-            try:
-                replies.append(await connection.read_response(disable_decoding=True))
-            except ResponseError as error:
-                replies.append(error)
+        return await _replies(connection, len(packed))
     except BaseException:
         await connection.disconnect(nowait=True)
         raise
+
+
+async def _replies(connection: AbstractConnection, expected: int) -> list[Any]:
+    """Read with a parser of our own: the connection's sets a timer for every single reply."""
+    parser = hiredis.Reader(replyError=ResponseError, notEnoughData=_NOT_YET)
+    replies: list[Any] = []
+    while True:
+        while (reply := parser.gets()) is not _NOT_YET:
+            replies.append(reply)
+        if len(replies) >= expected:
+            break
+        received = await connection._reader.read(READ_BYTES)  # type: ignore[union-attr]
+        if not received:
+            raise ConnectionError("the server closed the connection")
+        parser.feed(received)
     refused = next((reply for reply in replies if isinstance(reply, ResponseError)), None)
     if refused is not None:
         raise refused

@@ -239,14 +239,21 @@ def _end(
 
 def _row_events(intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[RowEvent]:
     event, address = intake.event, intake.address
-    happened = planning.events(
-        plan, address.slot, now_ms, intake.record.offset, event.user_id, event.template, event.accepted_at_ms
-    )
-    for one in happened:
+    for one in _events(intake, plan, now_ms):
         yield RowEvent(event.tenant, address.row, one)
+
+
+def _events(intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[StatusEvent]:
+    event, slot = intake.event, intake.address.slot
+    who = (event.user_id, event.template, event.accepted_at_ms)
+    if not plan.parts:
+        yield planning.slot_end(slot, EventKind.SUPPRESSED, Reason.NO_CHANNEL, now_ms, *who)
+        return
+    yield planning.planned(plan.suffixes(), slot, now_ms, intake.record.offset, *who)
+    yield from planning.unsent(plan, slot, now_ms)
     for part in plan.parts:
         if not part.reason:
-            yield RowEvent(event.tenant, address.row, StatusEvent(address.slot, EventKind.QUEUED, now_ms, part.suffix))
+            yield StatusEvent(slot, EventKind.QUEUED, now_ms, part.suffix)
 
 
 def _delivery(intake: _Intake, plan: planning.Plan, index: int, now_ms: int) -> Delivery:

@@ -84,16 +84,11 @@ def test_channels_of_the_request_replace_those_of_the_template_fallback_included
     assert planning.plan(policy(EMAIL, fallback=(SMS,)), (EMAIL,), ann, None) == Plan((Part(EMAIL),))
 
 
-def test_nobody_reachable_anywhere_ends_the_slot_with_a_reason() -> None:
-    (event,) = planning.events(Plan(()), 7, 1_000, 42, "ann", "offer", 900)
-    assert (event.slot, event.kind, event.reason, event.delivery) == (7, EventKind.SUPPRESSED, Reason.NO_CHANNEL, "")
-
-
-def test_the_row_learns_the_plan_and_why_a_delivery_goes_nowhere() -> None:
+def test_the_row_learns_why_a_delivery_goes_nowhere_and_what_follows_it() -> None:
     plan = Plan((Part(PUSH, reason=Reason.NO_ADDRESS, next="email"), Part(EMAIL)), (SMS,))
-    planned, suppressed = planning.events(plan, 7, 1_000, 42, "ann", "offer", 900)
-    assert (planned.kind, planned.plan, planned.source_offset) == (EventKind.PLANNED, ("push", "email"), 42)
-    assert (suppressed.delivery, suppressed.reason, suppressed.next) == ("push", Reason.NO_ADDRESS, "email")
+    (suppressed,) = planning.unsent(plan, 7, 1_000)
+    assert (suppressed.kind, suppressed.delivery) == (EventKind.SUPPRESSED, "push")
+    assert (suppressed.reason, suppressed.next) == (Reason.NO_ADDRESS, "email")
 
 
 def test_siblings_are_the_others_that_went_into_a_lane() -> None:

@@ -1,0 +1,158 @@
+"""A page becomes deliveries: one trip to Redis for profiles, one for plans, one write to the log.
+
+`streams/agents.py` feeds it pages and acks them in order once `expand` has returned. A page expanded twice gives
+the same records: ids follow from campaign, page and position, and the plan that was made first stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from schemas import keys, metrics
+from schemas.clock import Clock
+from schemas.messages import EventKind, Recipient, ReleasedPage, StatusEvent
+from schemas.policies import Policies, TemplatePolicy
+from schemas.reasons import Reason
+from schemas.records import Outgoing, Publisher
+from schemas.stores import Epoch, Pipeline, Profiles
+from schemas.topics import Topics
+from streams import fanned, lane_records, page_status, planning, plans, round_trip
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One recipient of the page whose deliveries are due."""
+
+    slot: int
+    recipient: Recipient
+    intent: str
+
+
+class FanOut:
+    """Expands pages. profiles is read with the same Redis client."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        profiles: Profiles,
+        redis: Redis,
+        epoch: Epoch,
+        publisher: Publisher,
+        topics: Topics,
+        clock: Clock,
+    ) -> None:
+        self._policies = policies
+        self._profiles = profiles
+        self._redis = redis
+        self._epoch = epoch
+        self._publisher = publisher
+        self._topics = topics
+        self._clock = clock
+
+    async def expand(self, page: ReleasedPage) -> None:
+        """Returns once every delivery and status event of the page is in the log.
+
+        Raises Transient (StoreDown when Redis cannot be trusted): do not ack the page, expand it again.
+        """
+        started_s, now_ms = self._clock.steady_s(), self._clock.now_ms()
+        policy = self._policies.get(page.template)
+        if policy is None:
+            outgoing = self._ended(page, EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms)
+        elif page.expires_at_ms <= now_ms:
+            outgoing = self._ended(page, EventKind.EXPIRED, Reason.EXPIRED, now_ms)
+        else:
+            outgoing = await self._planned(page, policy, now_ms)
+        await self._publisher.publish(outgoing)
+        metrics.PAGES_FANNED_OUT.inc()
+        metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
+
+    async def _planned(self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int) -> list[Outgoing]:
+        places, repeated = _places(page)
+        offers = await self._offers(page, policy, places)
+        held = await self._held(page, places, offers)
+        row = keys.recipient_address(page.campaign_id, page.page, 0).row
+        lanes, plans_ = lane_records.LaneRecords(page, row, self._topics), page_status.Plans(page, row, now_ms)
+        events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
+        for place, plan in zip(places, held, strict=True):
+            if plan is None:
+                events.append(_slot_end(page, place.slot, Reason.DUPLICATE_RECIPIENT, now_ms))
+            elif not plan.parts:
+                events.append(_slot_end(page, place.slot, Reason.NO_CHANNEL, now_ms))
+            else:
+                plans_.add(place.slot, plan.suffixes(), place.recipient.user_id)
+                events += planning.unsent(plan, place.slot, now_ms)
+                lanes.add(place.slot, place.recipient, place.intent, plan)
+        return [*lanes.finished(), *plans_.finished(self._topics.status), *self._status(page, events)]
+
+    async def _offers(
+        self, page: ReleasedPage, policy: TemplatePolicy, places: Sequence[_Place]
+    ) -> list[tuple[planning.Plan, bytes]]:
+        """A plan for each, by what is known of the person now; also packed."""
+
+        def ask(pipeline: Pipeline) -> None:
+            for place in places:
+                self._profiles.ask(pipeline, page.tenant, place.recipient.user_id)
+
+        profiles = await round_trip.trusted(self._redis, self._epoch, "fan_out", ask)
+        offers = []
+        for place, reply in zip(places, profiles, strict=True):
+            plan = planning.plan(policy, page.channels, self._profiles.read(reply), place.recipient.to)
+            offers.append((plan, planning.pack(plan, keys.recipient_address(page.campaign_id, page.page, place.slot))))
+        return offers
+
+    async def _held(
+        self, page: ReleasedPage, places: Sequence[_Place], offers: Sequence[tuple[planning.Plan, bytes]]
+    ) -> list[planning.Plan | None]:
+        """The plan that holds for each; None when it was made for another place of the campaign.
+
+        Dispatch learns in the same trip that the page reaches the lanes.
+        """
+
+        def ask(pipeline: Pipeline) -> None:
+            for place, (_, packed) in zip(places, offers, strict=True):
+                plans.ask(pipeline, page.tenant, place.recipient.user_id, place.intent, packed)
+            fanned.ask_mark(pipeline, page)
+
+        replies = await round_trip.trusted(self._redis, self._epoch, "fan_out", ask)
+        return [
+            plan if reply is None or reply == packed else _earlier(page, place, reply)
+            for place, (plan, packed), reply in zip(places, offers, replies, strict=False)
+        ]
+
+    def _ended(self, page: ReleasedPage, kind: EventKind, reason: str, now_ms: int) -> list[Outgoing]:
+        slots = page.slots or range(len(page.recipients))
+        due = [(slot, page.recipients[slot].user_id) for slot in slots]
+        ends = page_status.ends(due, kind, reason, page.template, page.accepted_at_ms, now_ms)
+        return list(self._status(page, ends))
+
+    def _status(self, page: ReleasedPage, events: Sequence[StatusEvent]) -> Iterator[Outgoing]:
+        return page_status.records(self._topics.status, page.tenant, page.campaign_id, page.page, events)
+
+
+def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
+    """The recipients that are due, and the positions whose user has an earlier one in the same page."""
+    first: dict[str, int] = {}
+    for position, recipient in enumerate(page.recipients):
+        first.setdefault(recipient.user_id, position)
+    intent = keys.recipient_intent(page.tenant, page.campaign_id, "")
+    places, repeated = [], []
+    for slot in page.slots or range(len(page.recipients)):
+        recipient = page.recipients[slot]
+        if first[recipient.user_id] == slot:
+            places.append(_Place(slot, recipient, intent + keys.encoded(recipient.user_id)))
+        else:
+            repeated.append(slot)
+    return places, repeated
+
+
+def _earlier(page: ReleasedPage, place: _Place, raw: bytes) -> planning.Plan | None:
+    plan, owner = planning.unpack(raw)
+    return plan if owner == keys.recipient_address(page.campaign_id, page.page, place.slot) else None
+
+
+def _slot_end(page: ReleasedPage, slot: int, reason: Reason, now_ms: int) -> StatusEvent:
+    user_id = page.recipients[slot].user_id
+    return planning.slot_end(slot, EventKind.SUPPRESSED, reason, now_ms, user_id, page.template, page.accepted_at_ms)

@@ -1,0 +1,25 @@
+"""Which pages of a campaign have reached the lanes: one bit a page in Redis.
+
+Fan-out marks, dispatch counts what it released and what is not there yet. Only a measure of the backlog: when
+it is lost, dispatch takes the count of planned recipients from `campaign.progress` instead.
+"""
+
+from __future__ import annotations
+
+from schemas import keys
+from schemas.messages import ReleasedPage
+from schemas.stores import Pipeline
+
+KEPT_S = 86_400
+
+
+def ask_mark(pipeline: Pipeline, page: ReleasedPage) -> None:
+    """Appends two commands."""
+    key = keys.redis_fanned(page.tenant, page.campaign_id)
+    pipeline.execute_command("SETBIT", key, page.page, 1)
+    pipeline.execute_command("EXPIRE", key, KEPT_S)
+
+
+def ask_count(pipeline: Pipeline, tenant: str, campaign_id: str) -> None:
+    """Appends one command, whose reply is the number of pages."""
+    pipeline.execute_command("BITCOUNT", keys.redis_fanned(tenant, campaign_id))

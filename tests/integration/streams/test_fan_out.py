@@ -1,0 +1,137 @@
+"""A page becomes deliveries once, on real Redis; the log is the one in memory."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from deploy import redis_client
+from schemas import codec, keys
+from schemas.errors import StoreDown
+from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient, StatusBatch, StatusEvent
+from schemas.policies import MessageClass, TemplatePolicy
+from schemas.reasons import Reason
+from schemas.stores import Epoch
+from schemas.topics import Topics
+from streams.fan_out import FanOut
+from streams.recipients import RedisProfiles
+from tests.doubles.manual_clock import START_MS, ManualClock
+from tests.doubles.memory_log import MemoryLog
+from tests.doubles.pages import page
+
+TOPICS = Topics()
+LANE = TOPICS.lane(Channel.EMAIL, "bulk")
+POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,))}
+
+
+class World:
+    def __init__(self, redis: Redis, epoch: Epoch) -> None:
+        self.redis = redis
+        self.log = MemoryLog()
+        self.clock = ManualClock()
+        profiles = RedisProfiles(redis, epoch)
+        self.fan_out = FanOut(POLICIES, profiles, redis, epoch, self.log, TOPICS, self.clock)
+
+    async def knows(self, user_id: str, email: str) -> None:
+        profile = keys.redis_profile("default", user_id)
+        await self.redis.execute_command("HSET", profile, "user", f'1 ["{email}", "", "", ""]')
+
+    def deliveries(self) -> list[Delivery]:
+        return [codec.decode(record.value, Delivery) for record in self.log.records(*TOPICS.lanes())]
+
+    def events(self) -> list[StatusEvent]:
+        records = self.log.records(TOPICS.status)
+        return [event for record in records for event in codec.decode(record.value, StatusBatch).events]
+
+
+@pytest.fixture
+async def world(redis_url: str) -> AsyncIterator[World]:
+    epoch = Epoch()
+    redis = redis_client.connect(redis_url, epoch)
+    await redis.flushdb()
+    await redis.set(keys.REDIS_EPOCH, epoch.run_id)
+    yield World(redis, epoch)
+    await redis.flushdb()
+    await redis.aclose()
+
+
+async def test_each_recipient_gets_one_delivery_and_the_row_its_plan(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.knows("bob", "bob@example.org")
+    await world.fan_out.expand(page("ann", "bob"))
+    assert {(d.user_id, d.slot, d.row) for d in world.deliveries()} == {
+        ("ann", 0, "c.spring.3"),
+        ("bob", 1, "c.spring.3"),
+    }
+    assert {(e.slot, e.kind, e.plan) for e in world.events()} == {
+        (0, EventKind.PLANNED, ("email",)),
+        (1, EventKind.PLANNED, ("email",)),
+    }
+
+
+async def test_a_second_run_with_a_changed_profile_sends_nothing_new(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.fan_out.expand(page("ann", "bob"))
+    await world.knows("bob", "bob@example.org")
+    await world.redis.delete(keys.redis_profile("default", "ann"))
+    await world.fan_out.expand(page("ann", "bob"))
+    first, second = world.deliveries()
+    assert first == second, "the same delivery again, which its claim will stop"
+    assert first.user_id == "ann"
+
+
+async def test_the_same_user_twice_in_a_page_gets_it_once(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.fan_out.expand(page("ann", "ann"))
+    assert [d.slot for d in world.deliveries()] == [0]
+    assert ends(world) == {(1, Reason.DUPLICATE_RECIPIENT)}
+
+
+async def test_the_same_user_on_two_pages_gets_it_once(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.fan_out.expand(page("ann", page=3))
+    await world.fan_out.expand(page("bob", "ann", page=4))
+    assert [d.row for d in world.deliveries()] == ["c.spring.3"]
+    assert (1, Reason.DUPLICATE_RECIPIENT) in ends(world)
+
+
+async def test_only_the_slots_that_are_due_are_expanded(world: World) -> None:
+    for name in ("ann", "bob", "cat"):
+        await world.knows(name, f"{name}@example.org")
+    await world.fan_out.expand(page("ann", "bob", "cat", slots=(2,)))
+    assert [(d.user_id, d.slot) for d in world.deliveries()] == [("cat", 2)]
+
+
+async def test_addresses_in_the_audience_travel_with_the_delivery(world: World) -> None:
+    await world.fan_out.expand(page(Recipient("eve", "{}", Contact(email="eve@example.org"))))
+    (delivery,) = world.deliveries()
+    assert delivery.to == Contact(email="eve@example.org")
+
+
+async def test_a_page_past_its_expiry_ends_as_expired_and_sends_nothing(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.fan_out.expand(page("ann", expires_at_ms=START_MS))
+    assert world.deliveries() == []
+    assert [(e.kind, e.user_id) for e in world.events()] == [(EventKind.EXPIRED, "ann")]
+
+
+async def test_while_the_log_is_away_the_page_is_not_done(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    world.log.fail = True
+    with pytest.raises(Exception, match="unavailable"):
+        await world.fan_out.expand(page("ann"))
+
+
+async def test_an_emptied_redis_sends_to_nobody(world: World) -> None:
+    await world.redis.flushdb()
+    with pytest.raises(StoreDown):
+        await world.fan_out.expand(page("ann"))
+    assert world.log.records(*TOPICS.lanes(), TOPICS.status) == []
+
+
+def ends(world: World) -> set[tuple[int, str]]:
+    return {
+        (event.slot, event.reason)
+        for event in world.events()
+        if event.kind is EventKind.SUPPRESSED and not event.delivery
+    }

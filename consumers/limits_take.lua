@@ -1,0 +1,70 @@
+-- Hands tokens of one provider to one worker's pocket.
+-- KEYS: the provider's buckets (a hash): a = tokens of all, b = tokens of bulk, t = when they were last filled (us),
+--   w:<worker> = class, tokens it holds, when the newest of them dies (ms), when it last asked (ms).
+-- ARGV: worker, class ("bulk" or "transactional"), tokens it holds unspent, wanted, rate per s, burst,
+--   share reserved for transactional, life of a token ms.
+-- Answer: tokens granted, ms after which asking again is worthwhile (0 when something was granted).
+--
+-- In any second at most R + burst: a bucket holds at most burst/2, and so do all pockets together.
+local FORGOTTEN_MS = 1000
+local CHUNK_S = 0.02
+
+local worker, class = ARGV[1], ARGV[2]
+local held, wanted, rate = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local half, reserved, life = ARGV[6] / 2, tonumber(ARGV[7]), tonumber(ARGV[8])
+local is_bulk = class == 'bulk'
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+
+local all, bulk, filled = half, half * (1 - reserved), now_us
+local workers, others, others_of_class = 1, 0, 0
+local fields = redis.call('HGETALL', KEYS[1])
+local stored = {}
+for at = 1, #fields, 2 do
+  local name, value = fields[at], fields[at + 1]
+  if string.sub(name, 1, 2) ~= 'w:' then
+    stored[name] = tonumber(value)
+  elseif name ~= 'w:' .. worker then
+    local its_class, its_held, dies, asked = string.match(value, '(%a+) (%d+) (%d+) (%d+)')
+    if tonumber(asked) + FORGOTTEN_MS < now then
+      redis.call('HDEL', KEYS[1], name)
+    else
+      local alive = tonumber(dies) > now and tonumber(its_held) or 0
+      others = others + alive
+      if its_class == class then
+        workers, others_of_class = workers + 1, others_of_class + alive
+      end
+    end
+  end
+end
+if stored.t then
+  local passed_s = math.max(0, now_us - stored.t) / 1000000
+  all = math.min(half, stored.a + rate * passed_s)
+  bulk = math.min(half * (1 - reserved), stored.b + rate * (1 - reserved) * passed_s)
+  filled = math.max(now_us, stored.t)
+end
+
+local tokens, own_rate, room = all, rate, half
+if is_bulk then
+  tokens, own_rate, room = math.min(all, bulk), rate * (1 - reserved), half * (1 - reserved)
+end
+local share = math.max(1, math.floor(room / workers))
+local space = math.min(share - held, room - others_of_class - held, half - others - held)
+-- Bulk takes a chunk or nothing: one token at a time would cost a round trip each.
+local least = is_bulk and math.max(1, math.floor(math.min(wanted, share / 2, own_rate * CHUNK_S))) or 1
+local grant, wait = 0, 0
+if wanted > 0 then
+  if tokens >= least and space >= least then
+    grant = math.floor(math.min(wanted, tokens, space))
+  else
+    wait = math.max(1, math.ceil((least - tokens) / own_rate * 1000))
+    if space < least then wait = math.max(wait, 5) end
+  end
+end
+
+redis.call('HSET', KEYS[1], 'a', string.format('%.6f', all - grant),
+  'b', string.format('%.6f', is_bulk and bulk - grant or bulk), 't', string.format('%.0f', filled),
+  'w:' .. worker, string.format('%s %d %.0f %.0f', class, held + grant, now + life, now))
+redis.call('PEXPIRE', KEYS[1], 60000)
+return { grant, wait }

@@ -1,0 +1,81 @@
+"""A provider's rate on real Redis: never above it, however many workers; bulk never takes the reserve."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from consumers import limits
+from consumers.round_trip import RedisTrips
+from schemas.clock import SystemClock
+from schemas.messages import Priority
+
+RUN_S = 2.5
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = Redis.from_url(redis_url)
+    yield client
+    await client.aclose()
+
+
+class Crew:
+    """Workers that call as fast as they get tokens, and the moment of every call."""
+
+    def __init__(self, redis: Redis, rate: limits.Rate) -> None:
+        self.rate = rate
+        self.calls: dict[Priority, list[float]] = {priority: [] for priority in Priority}
+        self._provider = uuid.uuid4().hex
+        self._trips = RedisTrips(redis, limits.SCRIPTS)
+        self._stop_s = time.monotonic() + RUN_S
+        self.asked = 0
+
+    async def work(self, count: int, priority: Priority, wanted: int, hold_s: float = 0.002) -> None:
+        await asyncio.gather(*(self._worker(f"{priority}{n}", priority, wanted, hold_s) for n in range(count)))
+
+    async def _worker(self, name: str, priority: Priority, wanted: int, hold_s: float) -> None:
+        options = limits.LimitOptions()
+        pocket = limits.Pocket(self._trips, SystemClock(), self._provider, self.rate, priority, name, options)
+        while time.monotonic() < self._stop_s:
+            tokens = await pocket.take(wanted, wait_s=0.2)
+            await asyncio.sleep(hold_s)  # the claim and the rendering in between
+            for token in tokens:
+                if pocket.spend(token):
+                    self.calls[priority].append(time.monotonic())
+        await pocket.close()
+
+    def most_in_one_second(self, *priorities: Priority) -> int:
+        calls = sorted(at for priority in priorities or Priority for at in self.calls[priority])
+        return max(at - bisect_left(calls, moment - 1.0) + 1 for at, moment in enumerate(calls))
+
+
+async def test_64_workers_never_exceed_the_rate_plus_burst_in_any_second(redis: Redis) -> None:
+    crew = Crew(redis, limits.Rate(per_s=300, burst=30))
+    await asyncio.gather(
+        crew.work(40, Priority.BULK, wanted=20), crew.work(24, Priority.TRANSACTIONAL, wanted=3, hold_s=0.02)
+    )
+    assert crew.most_in_one_second() <= 330
+    assert len(crew.calls[Priority.TRANSACTIONAL]) > 0.3 * 300 * RUN_S * 0.8
+
+
+async def test_bulk_alone_never_takes_the_part_reserved_for_transactional(redis: Redis) -> None:
+    crew = Crew(redis, limits.Rate(per_s=1000, burst=100))
+    await crew.work(8, Priority.BULK, wanted=200)
+    assert crew.most_in_one_second() <= 0.7 * (1000 + 100)
+    assert len(crew.calls[Priority.BULK]) >= 0.9 * 0.7 * 1000 * RUN_S
+
+
+async def test_one_worker_keeps_a_fast_provider_busy_with_few_questions(redis: Redis) -> None:
+    crew = Crew(redis, limits.Rate(per_s=5000, burst=500))
+    before = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    await crew.work(1, Priority.BULK, wanted=200)
+    asked = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"] - before
+    assert len(crew.calls[Priority.BULK]) >= 0.9 * 0.7 * 5000 * RUN_S
+    assert asked / RUN_S < 200

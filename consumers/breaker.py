@@ -1,0 +1,106 @@
+"""One breaker per provider, shared by all workers: no calls while more than half of the newest ones failed.
+
+Open, it lets a few probes through after a while; when they succeed it closes, else it waits twice as long.
+A refusal that only a person can mend (credentials, account) opens it at once as a config hold: the provider
+is paused, every message is kept, and a probe a minute notices when it was mended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from consumers.round_trip import Script, Trip, script_beside
+from schemas import keys
+from schemas.outcomes import Kind
+
+RECORD = script_beside(__file__, "breaker_record.lua")
+PROBE = script_beside(__file__, "breaker_probe.lua")
+SCRIPTS: tuple[Script, ...] = (RECORD, PROBE)
+
+FAILURES = frozenset({Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED})
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOptions:
+    """window: calls looked back on; least: with fewer known it never opens; the periods: how long it stays open."""
+
+    window: int = 100
+    least: int = 20
+    first_period_s: float = 5.0
+    longest_period_s: float = 60.0
+    hold_period_s: float = 60.0
+    probes: int = 3
+    probe_round_s: float = 6.0
+
+
+class Gate(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """until_ms: when the next probes may go (Redis TIME); is_hold: a person must act."""
+
+    gate: Gate
+    until_ms: int = 0
+    is_hold: bool = False
+
+
+CLOSED = State(Gate.CLOSED)
+
+
+class Breaker:
+    """The breaker of one provider, as one worker sees it; results are gathered and told in the next trip."""
+
+    def __init__(self, provider: str, options: BreakerOptions) -> None:
+        self.provider = provider
+        self._key = keys.redis_breaker(provider)
+        self._options = options
+        self._results: list[str] = []
+        self._probes: list[str] = []
+        self._hold = False
+
+    def ask(self, trip: Trip) -> None:
+        trip.execute_command("HMGET", self._key, "state", "until", "reason")
+
+    def read(self, reply: Any, now_ms: int) -> State:
+        state, until, reason = reply
+        if state != b"open":
+            return CLOSED
+        gate = Gate.OPEN if int(until) > now_ms else Gate.HALF_OPEN
+        return State(gate, int(until), reason == b"config")
+
+    def ask_probe(self, trip: Trip) -> None:
+        """Asks for a round of probes of a half open breaker; read_probe gives how many calls may be made."""
+        round_ms = int(self._options.probe_round_s * 1000)
+        trip.execute_command("EVALSHA", PROBE.sha, 1, self._key, self._options.probes, round_ms)
+
+    def read_probe(self, reply: Any) -> int:
+        return int(reply)
+
+    def note(self, kind: Kind, is_probe: bool) -> None:
+        """What a call came to."""
+        if kind is Kind.AUTH_CONFIG:
+            self._hold = True
+        else:
+            (self._probes if is_probe else self._results).append("1" if kind in FAILURES else "0")
+
+    def has_news(self) -> bool:
+        return bool(self._results or self._probes or self._hold)
+
+    def ask_record(self, trip: Trip) -> None:
+        """Tells what was noted. A trip that fails loses it: the next calls will say the same."""
+        options = self._options
+        periods = [int(s * 1000) for s in (options.first_period_s, options.longest_period_s, options.hold_period_s)]
+        told = ("".join(self._results[-options.window :]), "".join(self._probes), int(self._hold))
+        limits = (options.window, options.least, *periods, options.probes)
+        trip.execute_command("EVALSHA", RECORD.sha, 1, self._key, *told, *limits)
+        self._results, self._probes, self._hold = [], [], False
+
+    def read_record(self, reply: Any) -> Gate | None:
+        """The state it changed to; None when it did not."""
+        return Gate(reply.decode()) if reply else None

@@ -1,0 +1,110 @@
+"""The breaker on real Redis, shared by workers that know nothing of each other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from consumers import breaker
+from consumers.breaker import Breaker, BreakerOptions, Gate, State
+from consumers.round_trip import RedisTrips
+from schemas.outcomes import Kind
+
+OPTIONS = BreakerOptions(first_period_s=0.0, longest_period_s=60.0, probe_round_s=60.0)
+"""Open, it is ready for probes at once: no test has to wait."""
+
+
+@pytest.fixture
+async def trips(redis_url: str) -> AsyncIterator[RedisTrips]:
+    client = Redis.from_url(redis_url)
+    yield RedisTrips(client, breaker.SCRIPTS)
+    await client.aclose()
+
+
+@pytest.fixture
+def workers() -> tuple[Breaker, Breaker]:
+    provider = uuid.uuid4().hex
+    return Breaker(provider, OPTIONS), Breaker(provider, OPTIONS)
+
+
+async def one(trips: RedisTrips, ask: Any) -> Any:
+    trip = trips.begin()
+    ask(trip)
+    return (await trip.execute())[0]
+
+
+async def tell(trips: RedisTrips, worker: Breaker, kind: Kind, calls: int = 1, is_probe: bool = False) -> Gate | None:
+    for _ in range(calls):
+        worker.note(kind, is_probe)
+    return worker.read_record(await one(trips, worker.ask_record))
+
+
+async def state(trips: RedisTrips, worker: Breaker, now_ms: int = 2**45) -> State:
+    return worker.read(await one(trips, worker.ask), now_ms)
+
+
+async def probes(trips: RedisTrips, worker: Breaker) -> int:
+    return worker.read_probe(await one(trips, worker.ask_probe))
+
+
+async def test_failures_of_several_workers_together_open_it(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    one_worker, other = workers
+    assert await tell(trips, one_worker, Kind.DONE, calls=50) is None
+    assert await tell(trips, one_worker, Kind.RETRY, calls=25) is None
+    assert await tell(trips, other, Kind.UNKNOWN, calls=25) is None
+    assert (await state(trips, one_worker)).gate is Gate.CLOSED
+    assert await tell(trips, other, Kind.UNKNOWN) is Gate.OPEN
+    assert (await state(trips, one_worker, now_ms=0)).gate is Gate.OPEN
+
+
+async def test_a_few_failures_of_a_quiet_provider_do_not_open_it(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    assert await tell(trips, workers[0], Kind.RETRY, calls=19) is None
+    assert await tell(trips, workers[0], Kind.RETRY) is Gate.OPEN
+
+
+async def test_refusals_that_are_the_messages_own_fault_do_not_open_it(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    for kind in (Kind.DROP, Kind.THROTTLE, Kind.BLOCKED, Kind.SUPPRESS, Kind.DEAD_ADDRESS):
+        assert await tell(trips, workers[0], kind, calls=100) is None
+
+
+async def test_open_it_lets_one_round_of_probes_through(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
+    await tell(trips, workers[0], Kind.RETRY, calls=100)
+    assert (await state(trips, workers[1])).gate is Gate.HALF_OPEN
+    assert [await probes(trips, worker) for worker in workers] == [3, 0]
+
+
+async def test_probes_that_succeed_close_it_and_the_past_is_forgotten(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    await tell(trips, workers[0], Kind.RETRY, calls=100)
+    await probes(trips, workers[0])
+    assert await tell(trips, workers[1], Kind.DONE, calls=50) is None  # calls from before it opened
+    assert await tell(trips, workers[0], Kind.DONE, calls=3, is_probe=True) is Gate.CLOSED
+    assert await tell(trips, workers[0], Kind.RETRY, calls=10) is None
+
+
+async def test_a_probe_that_fails_keeps_it_open_for_longer(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
+    slow = Breaker(workers[0].provider, BreakerOptions(first_period_s=20.0))
+    await tell(trips, slow, Kind.RETRY, calls=100)
+    first = await state(trips, slow)
+    await tell(trips, slow, Kind.RETRY, is_probe=True)
+    assert (await state(trips, slow)).until_ms >= first.until_ms + 20_000
+
+
+async def test_wrong_credentials_hold_the_provider_at_once_and_say_that_a_person_must_act(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    assert await tell(trips, workers[0], Kind.AUTH_CONFIG) is Gate.OPEN
+    held = await state(trips, workers[1], now_ms=0)
+    assert (held.gate, held.is_hold) == (Gate.OPEN, True)
+    assert await probes(trips, workers[1]) == 0

@@ -1,0 +1,203 @@
+"""Reading the log at given places, without a consumer group: records, ranges, offsets (LogReader).
+
+Used for campaign pages (dispatch), accepted records (API) and records that `forward` no longer keeps in memory.
+Its neighbour `streams/tails.py` follows whole topics. A few consumers are kept; each remembers where it
+stopped, so a range that is read on piece by piece goes on from what its consumer has fetched already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from schemas.clock import Clock, SystemClock
+from schemas.errors import Poison, Transient
+from schemas.reasons import ParkReason
+from schemas.records import Record
+
+T = TypeVar("T")
+
+RECORDS_A_TURN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LogReaderOptions:
+    """readers: reads going on at the same time. A range is handed over in pieces of at most piece_records
+    or about piece_bytes; each reader's prefetch is bounded by prefetch_kbytes.
+    """
+
+    readers: int = 2
+    piece_records: int = 500
+    piece_bytes: int = 2_000_000
+    prefetch_kbytes: int = 4_096
+    timeout_s: float = 10.0
+
+
+class KafkaLogReader:
+    """LogReader port on confluent-kafka; its consumers live in threads of their own."""
+
+    def __init__(
+        self, kafka: Mapping[str, str], options: LogReaderOptions | None = None, clock: Clock | None = None
+    ) -> None:
+        self._options = options or LogReaderOptions()
+        self._threads = ThreadPoolExecutor(self._options.readers, thread_name_prefix="log-reader")
+        self._idle = [_Cursor(kafka, self._options, clock or SystemClock()) for _ in range(self._options.readers)]
+        self._all = tuple(self._idle)
+        self._free = asyncio.Semaphore(self._options.readers)
+
+    async def read(self, topic: str, partition: int, offset: int) -> Record | None:
+        place = (topic, partition, offset)
+        try:
+            records, _ = await self._fetch(place, offset, 1)
+        except Poison:
+            return None
+        return records[0] if records else None
+
+    async def read_range(self, topic: str, partition: int, first: int, last: int) -> AsyncIterator[Record]:
+        while first <= last:
+            records, first = await self._fetch((topic, partition, first), last, self._options.piece_records)
+            for record in records:
+                yield record
+
+    async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        return await self._with_cursor(None, lambda cursor: cursor.offsets(topic, partition))
+
+    async def close(self) -> None:
+        for cursor in self._all:
+            await asyncio.to_thread(cursor.close)
+        self._threads.shutdown(wait=False)
+
+    async def _fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
+        return await self._with_cursor(place, lambda cursor: cursor.fetch(place, last, most))
+
+    async def _with_cursor(self, place: Place | None, work: Callable[[_Cursor], T]) -> T:
+        """Runs work in a thread with an idle cursor: the one standing at this place, else the longest idle one."""
+        async with self._free:
+            cursor = next((c for c in self._idle if place is not None and c.at == place), self._idle[0])
+            self._idle.remove(cursor)
+            work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, cursor)
+            try:
+                return await asyncio.shield(work_done)
+            except asyncio.CancelledError:
+                await asyncio.wait([work_done])  # the cursor is free only when its thread has let go of it
+                raise
+            finally:
+                self._idle.append(cursor)
+
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+class _Cursor:
+    """One consumer and where it stands; used by one thread at a time."""
+
+    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._consumer = Consumer(_settings(kafka, options))
+        self.at: Place | None = None
+
+    def fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
+        """(records from this place on, where to go on): up to `last`, the topic's end, or a full piece."""
+        try:
+            if self.at != place and not self._seek(place):
+                return [], last + 1
+            self.at = None
+            records, following = self._collect(place, last, most)
+        except KafkaException as error:
+            self.at = None
+            raise Transient(f"reading {place[0]}/{place[1]} failed: {error}") from error
+        self.at = (*place[:2], following)
+        return records, following
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=self._options.timeout_s
+            )
+        except KafkaException as error:
+            raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
+        return low, high
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _seek(self, place: Place) -> bool:
+        """Stands at the place; False when nothing was written there yet."""
+        topic, partition, offset = place
+        low, high = self.offsets(topic, partition)
+        if offset < low:
+            raise _expired(place)
+        if offset < high:
+            self._consumer.assign([TopicPartition(topic, partition, offset)])
+        return offset < high
+
+    def _collect(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
+        records: list[Record] = []
+        following, size = place[2], 0
+        deadline = self._clock.steady_s() + self._options.timeout_s
+        while len(records) < most and size < self._options.piece_bytes and following <= last:
+            for message in self._next_messages(place, deadline, min(RECORDS_A_TURN, most - len(records))):
+                if message.error() is not None:
+                    if self._at_end(place, message, last):
+                        return records, last + 1
+                    continue
+                following = message.offset() + 1
+                if message.offset() <= last:
+                    records.append(record_of(message))
+                    size += len(records[-1].value or b"")
+        return records, following
+
+    def _next_messages(self, place: Place, deadline: float, most: int) -> list[Any]:
+        """At least one message, and what lies ready behind it."""
+        first = self._consumer.poll(max(0.0, deadline - self._clock.steady_s()))
+        if first is None:
+            raise Transient(f"{place[0]}/{place[1]}@{place[2]} gave no record for {self._options.timeout_s:.0f} s")
+        return [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
+
+    def _at_end(self, place: Place, message: Any, last: int) -> bool:
+        """Whether the topic ends here. An end met earlier may have been overtaken by new records."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            return bool(message.offset() > last or message.offset() >= self.offsets(*place[:2])[1])
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise _expired(place)
+        raise KafkaException(error)
+
+
+def record_of(message: Any) -> Record:
+    """A confluent-kafka message as our Record."""
+    return Record(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        tuple((name, value or b"") for name, value in message.headers() or ()),
+        message.timestamp()[1],
+    )
+
+
+def _expired(place: Place) -> Poison:
+    return Poison(ParkReason.EXPIRED_LOG, f"{place[0]}/{place[1]} no longer holds offset {place[2]}")
+
+
+def _settings(kafka: Mapping[str, str], options: LogReaderOptions) -> dict[str, Any]:
+    return {
+        **kafka,
+        # librdkafka asks for a group's name even where no group is used; nothing is ever committed.
+        "group.id": "tidings-log-reader",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "queued.max.messages.kbytes": options.prefetch_kbytes,
+        "fetch.queue.backoff.ms": 20,
+        "fetch.wait.max.ms": 100,
+    }

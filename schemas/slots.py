@@ -1,0 +1,344 @@
+"""One notification's place in a row: its plan, the deliveries heard of, and how it counts.
+
+Events merge in any order. The plan with the lowest (source offset, content) wins; deliveries outside it are kept
+and shown, never counted. Reports that know a delivery only by its number wait under "#<number>" for the plan.
+Only where two different plans met in one slot (Redis lost the first) such a report stays with the delivery it
+was first given to. `schemas/states.py` merges single deliveries, `schemas/rows.py` packs slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from schemas import keys, states
+from schemas.errors import Poison
+from schemas.messages import Channel, StatusEvent
+from schemas.reasons import ParkReason
+from schemas.states import UNTOUCHED, Delivery, End, Shown, Wait
+from schemas.stores import DeliveryView, SlotView
+
+MAX_DELIVERIES = 8
+"""Deliveries a slot has room for, those outside the plan included; more of these are dropped, last names first."""
+NO_OFFSET = 2**48 - 1
+"""Source offset of what is known of a person without a plan: any real plan comes before it."""
+TEMPLATE_MAX_BYTES = 128
+
+
+class Plan(NamedTuple):
+    """Who it is for and which deliveries it has; the least tuple wins. An empty plan yields to a full one."""
+
+    source_offset: int
+    empty: bool
+    names: tuple[str, ...]
+    user_id: str
+    template: str
+    accepted_at_ms: int
+
+
+class Slot(NamedTuple):
+    """added: deliveries that a fallback added. end, wait: of the whole slot; wait only until there is a plan or end."""
+
+    plan: Plan | None
+    deliveries: dict[str, Delivery]
+    added: frozenset[str]
+    end: End | None
+    wait: Wait | None
+
+
+EMPTY = Slot(None, {}, frozenset(), None, None)
+
+
+class Tally(NamedTuple):
+    """What a slot adds to its campaign's counts. outcome, reason: codes of schemas.states; outcome 0 = unfinished."""
+
+    planned: int = 0
+    sent: int = 0
+    delivered: int = 0
+    outcome: int = 0
+    reason: int = 0
+    doubled: int = 0
+
+
+def merge(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
+    """The slot with one more event; the very same object when it tells nothing new.
+
+    exact: as in states.of_event. Raises Poison for a delivery name or a plan that no sender of ours makes.
+    """
+    kind = states.KIND_CODES[event.kind]
+    if kind == _PLANNED:
+        return _with_plan(slot, event, exact)
+    name = event.delivery or _name_by_index(slot, event.index)
+    if not name:
+        return _with_slot_event(slot, event, kind, exact)
+    _check(name)
+    slot = _with_delivery(slot, name, states.of_event(event, kind, exact))
+    return _with_added(slot, event.next) if event.next else slot
+
+
+def counted(slot: Slot) -> tuple[str, ...]:
+    """The deliveries that count: those of the plan in index order, then what fallbacks added."""
+    names = slot.plan.names if slot.plan is not None else ()
+    if slot.added:
+        return (*names, *sorted(slot.added.difference(names)))
+    return names
+
+
+def tally(slot: Slot) -> Tally:
+    """How the slot counts. A recipient counts once, by its furthest delivery."""
+    names = counted(slot)
+    doubled = sum(delivery.doubled.bit_count() for delivery in slot.deliveries.values() if delivery.doubled)
+    planned = int(has_plan(slot))
+    if not names:
+        if slot.end is None:
+            return Tally(planned, doubled=doubled)
+        return Tally(planned, 0, 0, slot.end.kind, slot.end.reason, doubled)
+    get = slot.deliveries.get
+    found = [get(name, UNTOUCHED) for name in names]
+    outcomes = [states.outcome(delivery) for delivery in found]
+    best = _furthest(outcomes) if planned else None
+    sent = any(delivery.sent for delivery in found)
+    delivered = any(one is not None and one[0] == states.DELIVERED for one in outcomes)
+    return Tally(planned, int(sent), int(delivered), *(best or (0, 0)), doubled)
+
+
+def is_finished(slot: Slot) -> bool:
+    """A plan whose deliveries are all settled, or no delivery and an end of the whole slot."""
+    return tally(slot).outcome != 0
+
+
+def has_plan(slot: Slot) -> bool:
+    return slot.plan is not None and slot.plan.source_offset != NO_OFFSET
+
+
+def visible(slot: Slot) -> Iterator[tuple[str, Delivery]]:
+    """Name and parts of every delivery that people may see: those that count, then those outside the plan."""
+    names = counted(slot)
+    for name in names:
+        yield name, slot.deliveries.get(name, UNTOUCHED)
+    if len(slot.deliveries) > len(names) or any(name not in slot.deliveries for name in names):
+        for name in sorted(slot.deliveries):
+            if name not in names and name[0] != "#":
+                yield name, slot.deliveries[name]
+
+
+def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
+    """What the public has to be told: (delivery name, what is shown of it now); name "" speaks of the whole slot.
+
+    Nothing is told before it is known whom the notification is for; then everything is.
+    """
+    if after.plan is None or after is before:
+        return []
+    old = dict(visible(before)) if before.plan is not None else {}
+    told = [
+        (name, states.shown(parts))
+        for name, parts in visible(after)
+        if parts is not (was := old.get(name)) and (was is None or states.shown(was) != states.shown(parts))
+    ]
+    if after.end is not None and not counted(after) and (before.plan is None or after.end != before.end):
+        told.append(("", _shown_end(after.end)))
+    return told
+
+
+def view(slot: Slot, template: str = "", accepted_at_ms: int = 0) -> SlotView:
+    """The slot as the API shows it. template and accepted_at_ms: the row's, where slots do not keep them."""
+    deliveries = tuple(_delivery_view(name, states.shown(parts)) for name, parts in visible(slot))
+    status, reason, detail = _status(slot, deliveries)
+    plan = slot.plan
+    return SlotView(
+        status,
+        reason,
+        detail,
+        plan.user_id if plan else "",
+        (plan.template if plan else "") or template,
+        (plan.accepted_at_ms if plan else 0) or accepted_at_ms,
+        deliveries,
+    )
+
+
+_PLANNED = states.KIND_CODES["planned"]
+_FURTHEST = {
+    kind: rank
+    for rank, kind in enumerate(
+        (
+            states.DELIVERED,
+            states.SENT,
+            states.UNCONFIRMED,
+            states.UNDELIVERED,
+            states.BOUNCED,
+            states.FAILED,
+            states.SUPPRESSED,
+            states.CANCELLED,
+            states.EXPIRED,
+        )
+    )
+}
+_STATUS_ORDER = {
+    state: rank
+    for rank, state in enumerate(
+        (
+            "complained",
+            "delivered",
+            "sent",
+            "unconfirmed",
+            "retrying",
+            "queued",
+            "held",
+            "scheduled",
+            "accepted",
+            "undelivered",
+            "bounced",
+            "failed",
+            "suppressed",
+            "cancelled",
+            "expired",
+        )
+    )
+}
+"""A notification shows its furthest delivery; one that may still be sent comes before one that will not be."""
+
+
+def _with_plan(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
+    names = event.plan
+    if len(names) > MAX_DELIVERIES or len(set(names)) != len(names):
+        raise Poison(ParkReason.BAD_REQUEST, f"a plan has at most {MAX_DELIVERIES} different deliveries: {names}")
+    for name in names:
+        _check(name)
+    offset = states.clamped(event.source_offset, NO_OFFSET - 1)
+    return _with_better_plan(slot, _plan(event, offset, exact))
+
+
+def _plan(event: StatusEvent, source_offset: int, exact: bool) -> Plan:
+    names, user_id = event.plan, event.user_id[: keys.USER_ID_MAX]
+    if not exact:
+        return Plan(source_offset, not names, names, user_id, "", 0)
+    return Plan(source_offset, not names, names, user_id, event.template, states.clamped(event.accepted_at_ms, 2**48))
+
+
+def _with_better_plan(slot: Slot, plan: Plan) -> Slot:
+    if slot.plan is not None and slot.plan <= plan:
+        return slot
+    if plan.source_offset == NO_OFFSET or not (slot.deliveries or slot.added):
+        return slot._replace(plan=plan, wait=slot.wait if plan.source_offset == NO_OFFSET else None)
+    deliveries = slot.deliveries
+    for index, name in enumerate(plan.names):
+        if (parts := deliveries.get(f"#{index}")) is not None:
+            deliveries = {key: kept for key, kept in deliveries.items() if key != f"#{index}"}
+            deliveries[name] = states.join(deliveries.get(name, UNTOUCHED), parts)
+    return _bounded(slot._replace(plan=plan, wait=None, deliveries=deliveries))
+
+
+def _with_slot_event(slot: Slot, event: StatusEvent, kind: int, exact: bool) -> Slot:
+    """Waits and ends of the whole slot; other kinds need a delivery and are passed over."""
+    if event.user_id:
+        slot = _with_better_plan(slot, _plan(event, NO_OFFSET, exact)._replace(empty=True, names=()))
+    if kind in states.ENDS:
+        end = states.end_of(event, kind, exact)
+        if slot.end is None or (-end.generation, end) < (-slot.end.generation, slot.end):
+            return slot._replace(end=end, wait=None)
+    elif kind in states.WAITS and slot.end is None and not has_plan(slot):
+        wait = states.wait_of(event, kind, exact)
+        if slot.wait is None or wait > slot.wait:
+            return slot._replace(wait=wait)
+    return slot
+
+
+def _with_delivery(slot: Slot, name: str, parts: Delivery) -> Slot:
+    known = slot.deliveries.get(name)
+    if known is not None:
+        parts = states.join(known, parts)
+        if parts == known:
+            return slot
+    slot = Slot(slot.plan, {**slot.deliveries, name: parts}, slot.added, slot.end, slot.wait)
+    return _bounded(slot) if known is None and len(slot.deliveries) > 1 else slot
+
+
+def _with_added(slot: Slot, name: str) -> Slot:
+    _check(name)
+    if name in slot.added:
+        return slot
+    return _bounded(slot._replace(added=slot.added | {name}))
+
+
+def _bounded(slot: Slot) -> Slot:
+    """Without the deliveries there is no room for: first those added last by name, then those outside the plan."""
+    planned = slot.plan.names if slot.plan is not None else ()
+    added = slot.added
+    if len(planned) + len(added.difference(planned)) > MAX_DELIVERIES:
+        added = frozenset(sorted(added.difference(planned))[: MAX_DELIVERIES - len(planned)])
+    inside = added.union(planned)
+    outside = [name for name in slot.deliveries if name not in inside]
+    if len(inside) + len(outside) <= MAX_DELIVERIES:
+        return slot if added is slot.added else slot._replace(added=added)
+    kept = inside.union(sorted(outside)[: MAX_DELIVERIES - len(inside)])
+    return slot._replace(added=added, deliveries={n: parts for n, parts in slot.deliveries.items() if n in kept})
+
+
+def _name_by_index(slot: Slot, index: int) -> str:
+    """The delivery with this number; "#<number>" while nobody knows which that is; "" without a number."""
+    if index < 0:
+        return ""
+    if slot.plan is not None and index < len(slot.plan.names):
+        return slot.plan.names[index]
+    return keys.fallback_name(index) or f"#{index}"
+
+
+@lru_cache(maxsize=4096)
+def _check(name: str) -> None:
+    channel, _, device = name.partition("/")
+    if name[0] == "#" and name[1:].isdecimal() and int(name[1:]) < MAX_DELIVERIES:
+        return
+    if channel not in _CHANNELS or (device and not _is_hash(device)) or name.endswith("/"):
+        raise Poison(ParkReason.BAD_REQUEST, f"not the name of a delivery: {name[:80]!r}")
+
+
+_CHANNELS = frozenset(channel.value for channel in Channel)
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == 8 and all(digit in "0123456789abcdef" for digit in text)
+
+
+def _furthest(outcomes: list[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """The outcome the recipient counts by; None while any delivery is unfinished. First in index order on a tie."""
+    best = None
+    for one in outcomes:
+        if one is None:
+            return None
+        if best is None or _FURTHEST[one[0]] < _FURTHEST[best[0]]:
+            best = one
+    return best
+
+
+def _status(slot: Slot, deliveries: tuple[DeliveryView, ...]) -> tuple[str, str, str]:
+    if deliveries:
+        inside = deliveries[: len(counted(slot))] or deliveries
+        best = min(inside, key=lambda delivery: _STATUS_ORDER[delivery.state])
+        return best.state, best.reason, best.detail
+    if slot.end is not None:
+        shown = _shown_end(slot.end)
+        return shown.state, shown.reason, shown.detail
+    if slot.wait is not None:
+        return states.STATES[slot.wait.kind], states.REASON_TEXTS[slot.wait.reason], ""
+    return states.ACCEPTED, "", ""
+
+
+def _delivery_view(name: str, shown: Shown) -> DeliveryView:
+    channel, _, device = name.partition("/")
+    return DeliveryView(
+        channel,
+        device,
+        shown.state,
+        shown.reason,
+        shown.detail,
+        shown.provider,
+        shown.calls,
+        shown.sent_at_ms,
+        shown.until_ms,
+        shown.possible_duplicates,
+    )
+
+
+def _shown_end(end: End) -> Shown:
+    return Shown(states.STATES[end.kind], states.REASON_TEXTS[end.reason], end.detail, 0, 0, 0, 0, "", "")

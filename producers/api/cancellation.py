@@ -1,0 +1,123 @@
+"""DELETE of one notification: the log first, then the flag that every claim meets, then what can be told at once.
+
+What waits in a tier or hold meets the flag when it comes back; what has no plan yet meets it at its first claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from producers.api.parts import ApiParts
+from schemas import codec, keys, messages
+from schemas.errors import Poison
+from schemas.keys import Address
+from schemas.messages import EventKind, StatusEvent
+from schemas.reasons import Reason
+from schemas.records import Headers, Outgoing
+
+WAITING, SENDING, SENT = "waiting", "sending", "sent"
+PAGES_READ_MAX = 1_000
+"""Pages of other uploads that may lie between a campaign's own before a look-up gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Whose message it was, and what makes it one."""
+
+    user_id: str
+    intent: str
+
+
+async def cancel(parts: ApiParts, tenant: str, notification_id: str, headers: Headers) -> dict[str, Any] | None:
+    """What is stopped and what is not; None when there is no such notification.
+
+    Raises Transient when the log or Redis is away: then the cancel may or may not hold, and must be repeated.
+    """
+    address = parts.ids.address(tenant, notification_id)
+    wish = None if address is None else await _wish_at(parts, tenant, address)
+    if address is None or wish is None:
+        return None
+    now_ms = parts.clock.now_ms()
+    order = messages.NotificationCancelled(tenant, notification_id, wish.intent, wish.user_id, now_ms)
+    key = keys.notification_key(tenant, notification_id).encode()
+    await parts.publisher.publish([Outgoing(parts.topics.control, key, codec.encode(order), headers)])
+    deliveries = await parts.cancellations.cancel(tenant, wish.user_id, wish.intent)
+    events = _events(address.slot, now_ms, deliveries)
+    if events:
+        await _publish_status(parts, tenant, address.row, events, headers)
+    return _answer(notification_id, deliveries)
+
+
+def _events(slot: int, now_ms: int, deliveries: Sequence[tuple[str, str]] | None) -> tuple[StatusEvent, ...]:
+    """Without a plan the whole slot is cancelled; else each delivery that still waits."""
+    stopped = [""] if deliveries is None else [suffix for suffix, state in deliveries if state == WAITING]
+    return tuple(
+        StatusEvent(slot, EventKind.CANCELLED, now_ms, delivery=suffix, reason=Reason.CANCELLED_BY_CALLER)
+        for suffix in stopped
+    )
+
+
+async def _publish_status(
+    parts: ApiParts, tenant: str, row: str, events: tuple[StatusEvent, ...], headers: Headers
+) -> None:
+    batch = messages.StatusBatch(tenant, row, events)
+    key = keys.row_key(tenant, row).encode()
+    await parts.publisher.publish([Outgoing(parts.topics.status, key, codec.encode(batch), headers)])
+
+
+def _answer(notification_id: str, deliveries: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
+    named: dict[str, list[dict[str, str]]] = {WAITING: [], SENDING: [], SENT: []}
+    for suffix, state in deliveries or ():
+        named[state].append(_delivery_name(suffix))
+    is_stopped = not named[SENDING] and not named[SENT]
+    return {
+        "notification_id": notification_id,
+        "status": "cancelled" if is_stopped else "partly_cancelled" if named[WAITING] else "not_cancelled",
+        "cancelled": named[WAITING],
+        "sending": named[SENDING],
+        "sent": named[SENT],
+    }
+
+
+def _delivery_name(suffix: str) -> dict[str, str]:
+    channel, _, device = suffix.partition("/")
+    return {"channel": channel, "device": device} if device else {"channel": channel}
+
+
+async def _wish_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
+    """From the accepted record at the address; None when the log no longer has it."""
+    try:
+        if keys.is_campaign_row(address.row):
+            return await _recipient_at(parts, tenant, address)
+        return await _single_at(parts, tenant, address)
+    except Poison:  # the log begins behind it, or holds what nobody can read
+        return None
+
+
+async def _single_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
+    epoch, partition, offset = keys.single_place(address)
+    topic = parts.entries.topic(epoch)
+    record = None if topic is None else await parts.log.read(topic, partition, offset)
+    if record is None:
+        return None
+    message = codec.decode(record.value, messages.NotificationRequested)
+    return _Wish(message.user_id, keys.single_intent(tenant, message.event_id))
+
+
+async def _recipient_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
+    """Pages lie in order, at or behind first offset + page: others' pages may lie between them."""
+    encoded_id, number = keys.campaign_of_row(address.row)
+    campaign = parts.campaigns.find(tenant, keys.decoded(encoded_id))
+    asked = None if campaign is None else campaign.requested
+    if asked is None or number >= asked.pages:
+        return None
+    first = asked.first_offset + number
+    last = min(asked.last_offset, first + PAGES_READ_MAX)
+    async for record in parts.log.read_range(parts.topics.audience, asked.partition, first, last):
+        page = codec.decode(record.value, messages.AudiencePage)
+        if page.upload_id == asked.upload_id and page.page == number:
+            user_id = page.recipients[address.slot].user_id
+            return _Wish(user_id, keys.recipient_intent(tenant, asked.campaign_id, user_id))
+    return None

@@ -1,0 +1,46 @@
+"""What was sent to a person lately, for support: newest first, 100 entries, 30 days."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from producers import auth
+from producers.api import bodies, openapi, people
+from producers.api.people import PEOPLE
+from producers.auth import Scope
+from schemas import timeline
+
+PATH = people.USER_PATH + "/notifications"
+
+
+def register(app: web.Application, parts: people.PeopleParts) -> None:
+    app[PEOPLE] = parts
+    app.router.add_get(PATH, get)
+    openapi.describe(app, *OPERATIONS)
+
+
+async def get(request: web.Request) -> web.Response:
+    tenant, user = auth.allow(request, Scope.READ), people.user_id(request)
+    parts = request.app[PEOPLE]
+    oldest_ms = parts.clock.now_ms() - timeline.KEPT_S * 1000
+    entries = await parts.timeline.newest(tenant, user)
+    return bodies.answer({"notifications": [_document(entry) for entry in entries if entry.at_ms >= oldest_ms]})
+
+
+def _document(entry: timeline.Entry) -> dict[str, Any]:
+    document = {
+        "notification_id": entry.notification_id,
+        "channel": entry.channel,
+        "template": entry.template,
+        "state": entry.state,
+        "at": bodies.instant(entry.at_ms),
+    }
+    optional = {"device": entry.device, "reason": entry.reason}
+    return {**document, **{name: value for name, value in optional.items() if value}}
+
+
+OPERATIONS = (
+    openapi.Operation("get", PATH, "What was sent to this user lately", Scope.READ, answers={200: "newest first"}),
+)

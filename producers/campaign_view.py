@@ -1,0 +1,258 @@
+"""What is known of every campaign, kept up to date from its five topics: for answers, never for decisions.
+
+Counts are sums over status partitions of the newest absolute vectors; nothing is ever added up by events.
+The first request of an id is the campaign; later ones were answered from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from schemas import codec, keys, messages
+from schemas.clock import Clock
+from schemas.errors import Poison
+from schemas.messages import CampaignOrder, CampaignStatus
+from schemas.records import Placed, Record, Tails, TopicView
+from schemas.topics import Topics
+
+log = logging.getLogger(__name__)
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all.
+
+    pace is measured over the last pace_window_ms; without progress for twice that it is zero.
+    """
+
+    finished_days: int = 30
+    most: int = 100_000
+    pace_window_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Recipients by what became of them, over all partitions."""
+
+    finished: int = 0
+    sent: int = 0
+    delivered: int = 0
+    possible_duplicates: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """One campaign as the log tells it; any part may still be missing."""
+
+    tenant: str
+    campaign_id: str
+    requested: messages.CampaignRequested | None = None
+    state: messages.CampaignState | None = None
+    cursor: messages.CampaignCursor | None = None
+    order: messages.CampaignControl | None = None
+    is_cancelled: bool = False
+    progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
+    samples: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=64))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was accepted, as opposed to a stray count of one that is long gone."""
+        return self.requested is not None or self.state is not None
+
+    @property
+    def accepted_at_ms(self) -> int:
+        if self.requested is not None:
+            return self.requested.accepted_at_ms
+        return self.state.accepted_at if self.state is not None else 0
+
+    @property
+    def expected(self) -> int:
+        if self.requested is not None:
+            return self.requested.recipients
+        return self.state.expected if self.state is not None else 0
+
+    @property
+    def released(self) -> int:
+        return max(
+            self.cursor.released if self.cursor is not None else 0,
+            self.state.released if self.state is not None else 0,
+        )
+
+    @property
+    def finished_at_ms(self) -> int:
+        """0 while it runs."""
+        return (self.state.finished_at or 0) if self.state is not None else 0
+
+    def counts(self) -> Counts:
+        """The newest vectors summed; those of the public state once the partitions' own are gone."""
+        state = self.state
+        if not self.progress:
+            if state is None:
+                return Counts()
+            return Counts(
+                state.finished, state.sent, state.delivered, state.possible_duplicates, state.outcomes, state.reasons
+            )
+        vectors = self.progress.values()
+        return Counts(
+            finished=sum(vector.finished for vector in vectors),
+            sent=sum(vector.sent for vector in vectors),
+            delivered=sum(vector.delivered for vector in vectors),
+            possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
+            outcomes=_summed(vector.outcomes for vector in vectors),
+            reasons=_summed(vector.reasons for vector in vectors),
+        )
+
+    def status(self, now_ms: int) -> CampaignStatus:
+        """Dispatch's word where it has spoken; an order that it has not carried out yet counts at once."""
+        if self.state is not None and self.state.finished_at:
+            return self.state.status
+        if self.is_cancelled:
+            return CampaignStatus.CANCELLED
+        if self.order is not None and self.order.order is CampaignOrder.PAUSED:
+            return CampaignStatus.PAUSED
+        if self.state is not None and self.state.status is not CampaignStatus.PAUSED:
+            return self.state.status
+        return self._status_before_dispatch(now_ms)
+
+    def pace_per_s(self, now_ms: int, window_ms: int) -> float:
+        """Recipients finished per second lately; 0.0 when nothing moves."""
+        if self.finished_at_ms or len(self.samples) < 2:
+            return 0.0
+        newest_ms, newest = self.samples[-1]
+        oldest_ms, oldest = next(sample for sample in self.samples if sample[0] >= newest_ms - window_ms)
+        if now_ms - newest_ms > 2 * window_ms or newest_ms <= oldest_ms:
+            return 0.0
+        return (newest - oldest) * 1000 / (newest_ms - oldest_ms)
+
+    def _status_before_dispatch(self, now_ms: int) -> CampaignStatus:
+        wanted = self.requested
+        waits = wanted is not None and (wanted.send_at_ms > now_ms or bool(wanted.send_at_local))
+        return CampaignStatus.SCHEDULED if waits and not self.released else CampaignStatus.RUNNING
+
+
+class CampaignView:
+    """All campaigns of the deployment. Opened once per API process; its callbacks run on the event loop."""
+
+    def __init__(self, topics: Topics, clock: Clock, options: Options = Options()) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._options = options
+        self._campaigns: dict[str, Campaign] = {}
+        self._view: TopicView | None = None
+        self._is_loaded = False
+        self._readers: dict[str, Callable[[Record], None]] = {
+            topics.campaign_requests: self._take_request,
+            topics.campaign_state: self._take_state,
+            topics.progress: self._take_progress,
+            topics.cursor: self._take_cursor,
+            topics.campaign_control: self._take_control,
+        }
+
+    async def open(self, tails: Tails) -> None:
+        """Follows the topics; returns once everything that was in them has been seen. Raises Transient."""
+        self._view = await tails.follow(tuple(self._readers), self._take)
+        await self._view.caught_up()
+        self._is_loaded = True
+        self._drop_old()
+        log.info("campaigns.loaded", extra={"campaigns": len(self._campaigns)})
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._is_loaded
+
+    async def seen(self, placed: Placed) -> None:
+        """Returns once the view holds the campaign request at this place: read your own write."""
+        assert self._view is not None
+        await self._view.seen(self._topics.campaign_requests, placed)
+
+    def find(self, tenant: str, campaign_id: str) -> Campaign | None:
+        """The campaign; None when it was never accepted, or finished too long ago."""
+        found = self._campaigns.get(keys.campaign_key(tenant, campaign_id))
+        return found if found is not None and found.is_known else None
+
+    def newest(self, tenant: str, most: int) -> list[Campaign]:
+        """The tenant's campaigns, newest first."""
+        mine = [found for found in self._campaigns.values() if found.tenant == tenant and found.is_known]
+        return sorted(mine, key=lambda found: (-found.accepted_at_ms, found.campaign_id))[:most]
+
+    def pace_per_s(self, campaign: Campaign) -> float:
+        return campaign.pace_per_s(self._clock.now_ms(), self._options.pace_window_ms)
+
+    def _take(self, record: Record) -> None:
+        if record.value is None:
+            return
+        try:
+            self._readers[record.topic](record)
+        except Poison as error:
+            extra = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.error("campaigns.record_skipped", extra={**extra, "error": error.text})
+
+    def _take_request(self, record: Record) -> None:
+        message = codec.decode(record.value, messages.CampaignRequested)
+        campaign = self._campaign(message.tenant, message.campaign_id)
+        if campaign.requested is None:
+            campaign.requested = message
+
+    def _take_state(self, record: Record) -> None:
+        message = codec.decode(record.value, messages.CampaignState)
+        campaign = self._campaign(message.tenant, message.campaign_id)
+        held = campaign.state
+        if held is None or (message.epoch, message.version) >= (held.epoch, held.version):
+            campaign.state = message
+
+    def _take_progress(self, record: Record) -> None:
+        message = codec.decode(record.value, messages.CampaignProgress)
+        campaign = self._campaign(message.tenant, message.campaign_id)
+        held = campaign.progress.get(message.partition)
+        if held is not None and held.version > message.version:
+            return
+        campaign.progress[message.partition] = message
+        campaign.samples.append((record.timestamp_ms, sum(v.finished for v in campaign.progress.values())))
+
+    def _take_cursor(self, record: Record) -> None:
+        message = codec.decode(record.value, messages.CampaignCursor)
+        campaign = self._campaign(message.tenant, message.campaign_id)
+        held = campaign.cursor
+        if held is None or (message.epoch, message.released) >= (held.epoch, held.released):
+            campaign.cursor = message
+
+    def _take_control(self, record: Record) -> None:
+        message = codec.decode(record.value, messages.CampaignControl)
+        campaign = self._campaign(message.tenant, message.campaign_id)
+        if message.order is CampaignOrder.CANCELLED:
+            campaign.is_cancelled = True
+        else:
+            campaign.order = message
+
+    def _campaign(self, tenant: str, campaign_id: str) -> Campaign:
+        key = keys.campaign_key(tenant, campaign_id)
+        found = self._campaigns.get(key)
+        if found is None:
+            if self._is_loaded and len(self._campaigns) >= self._options.most:
+                self._drop_old()
+            found = self._campaigns[key] = Campaign(tenant, campaign_id)
+        return found
+
+    def _drop_old(self) -> None:
+        """Forgets what finished long ago; above the bound, the oldest finished ones and strays as well."""
+        horizon_ms = self._clock.now_ms() - self._options.finished_days * DAY_MS
+        done = {key: found for key, found in self._campaigns.items() if found.finished_at_ms or not found.is_known}
+        by_age = sorted(done, key=lambda key: done[key].finished_at_ms)
+        surplus = len(self._campaigns) - self._options.most * 9 // 10
+        for position, key in enumerate(by_age):
+            if position < surplus or 0 < done[key].finished_at_ms < horizon_ms:
+                del self._campaigns[key]
+
+
+def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for vector in vectors:
+        for name, count in vector.items():
+            total[name] = total.get(name, 0) + count
+    return total

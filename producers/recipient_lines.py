@@ -1,0 +1,162 @@
+"""A stream of bytes as recipients: NDJSON, or CSV with a header row. A wrong line refuses the whole stream.
+
+Nothing is held beyond the line in hand. Downstream: `upload.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+import pydantic
+
+from producers import fields
+from producers.requests import RecipientBody
+from schemas.errors import Refused
+from schemas.messages import Recipient
+
+LINE_MAX = 65_536
+COLUMNS_MAX = 500
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+FIELD = "recipients"
+
+
+class Reader(Protocol):
+    """Turns whole lines, in order, into recipients; raises Refused naming the line."""
+
+    def take(self, lines: Sequence[bytes]) -> list[Recipient]: ...
+
+    def end(self) -> list[Recipient]:
+        """What the last lines still held."""
+        ...
+
+
+async def recipients(chunks: AsyncIterator[bytes], reader: Reader) -> AsyncIterator[list[Recipient]]:
+    """Recipients in the order of their lines, as many at a time as a chunk brings."""
+    rest, number = b"", 0
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        if number == 0 and lines:
+            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+        number += len(lines)
+        if len(rest) > LINE_MAX:
+            raise refused(number + 1, f"is longer than {LINE_MAX} bytes")
+        yield reader.take(lines)
+    yield [*reader.take([rest if number else rest.removeprefix(BYTE_ORDER_MARK)]), *reader.end()]
+
+
+def refused(line: int, text: str) -> Refused:
+    return Refused(FIELD, f"line {line}: {text}")
+
+
+class Ndjson:
+    """One JSON object a line; blank lines are skipped."""
+
+    def __init__(self) -> None:
+        self._line = 0
+
+    def take(self, lines: Sequence[bytes]) -> list[Recipient]:
+        found = []
+        for line in lines:
+            self._line += 1
+            if line and not line.isspace():
+                found.append(self._recipient(line))
+        return found
+
+    def end(self) -> list[Recipient]:
+        return []
+
+    def _recipient(self, line: bytes) -> Recipient:
+        if len(line) > LINE_MAX:
+            raise refused(self._line, f"is longer than {LINE_MAX} bytes")
+        try:
+            return RecipientBody.model_validate_json(line).recipient()
+        except pydantic.ValidationError as error:
+            first = fields.refusal(error)
+            raise refused(self._line, "is not valid JSON" if first.status == 400 else str(first)) from None
+        except Refused as error:
+            raise refused(self._line, str(error)) from None
+
+
+class Csv:
+    """`user_id`, `to.email`, `to.phone`, `to.locale`, `to.time_zone`; every other column is a param.
+
+    An empty cell of a `to` column is absent, of a param an empty text. Quoted cells may hold line breaks.
+    """
+
+    def __init__(self) -> None:
+        self._line = 0
+        self._header: list[str] = []
+        self._open: list[str] = []
+        self._open_quotes = 0
+
+    def take(self, lines: Sequence[bytes]) -> list[Recipient]:
+        found = []
+        for line in lines:
+            self._line += 1
+            text = self._decoded(line)
+            self._open.append(text)
+            self._open_quotes += text.count('"')
+            if self._open_quotes % 2 == 0:
+                found.extend(self._row())
+            elif sum(map(len, self._open)) > LINE_MAX:
+                raise refused(self._line, "a quoted cell does not end")
+        return found
+
+    def end(self) -> list[Recipient]:
+        if self._open:
+            raise refused(self._line, "a quoted cell does not end")
+        if not self._header:
+            raise refused(1, "a header row with user_id must come first")
+        return []
+
+    def _decoded(self, line: bytes) -> str:
+        if len(line) > LINE_MAX:
+            raise refused(self._line, f"is longer than {LINE_MAX} bytes")
+        try:
+            return line.decode().removesuffix("\r")
+        except UnicodeDecodeError:
+            raise refused(self._line, "is not UTF-8") from None
+
+    def _row(self) -> list[Recipient]:
+        """The recipient in the lines in hand; none for the header and for blank lines."""
+        text = "\n".join(self._open)
+        self._open, self._open_quotes = [], 0
+        if not text.strip():
+            return []
+        try:
+            [cells] = csv.reader([text], strict=True)
+        except (csv.Error, ValueError) as error:
+            raise refused(self._line, f"is not CSV: {error}") from None
+        if not self._header:
+            self._header = self._checked_header(cells)
+            return []
+        return [self._recipient(cells)]
+
+    def _checked_header(self, cells: list[str]) -> list[str]:
+        names = [cell.strip() for cell in cells]
+        if "user_id" not in names:
+            raise refused(self._line, "the header row must name the column user_id")
+        if len(set(names)) < len(names) or "" in names or len(names) > COLUMNS_MAX:
+            raise refused(self._line, f"the columns need names, each used once, {COLUMNS_MAX} at most")
+        return names
+
+    def _recipient(self, cells: list[str]) -> Recipient:
+        if len(cells) != len(self._header):
+            raise refused(self._line, f"has {len(cells)} cells, the header row has {len(self._header)}")
+        body: dict[str, Any] = {"params": {}}
+        for name, cell in zip(self._header, cells, strict=True):
+            if name == "user_id":
+                body["user_id"] = cell
+            elif name.startswith("to."):
+                if cell:
+                    body.setdefault("to", {})[name.removeprefix("to.")] = cell
+            else:
+                body["params"][name] = cell
+        try:
+            return RecipientBody.model_validate(body).recipient()
+        except pydantic.ValidationError as error:
+            raise refused(self._line, str(fields.refusal(error))) from None
+        except Refused as error:
+            raise refused(self._line, str(error)) from None

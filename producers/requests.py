@@ -1,0 +1,391 @@
+"""What may be asked for, and the message it becomes: notifications, campaigns, recipient lines, direct events.
+
+The API's handlers and `route` (for events that others publish themselves) run the same rules. Everything here
+is pure; bad input raises Refused, naming the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+import pydantic
+
+from producers import fields
+from schemas import messages
+from schemas.errors import Refused
+from schemas.policies import MessageClass, Policies, TemplatePolicy
+
+DAY_MS = 86_400_000
+LOCAL_SPREAD_MS = 50 * 3_600_000
+"""From the first moment of a date anywhere on earth to its last, at 24 hours and 26 hours of zones."""
+KEY_MAX = 128
+DEVICES_MAX = 20
+ID_SHAPE = re.compile(r"[A-Za-z0-9._~:-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the door lets through. schedules: whether this release can keep a `send_at` that lies ahead."""
+
+    body_bytes: int = 65_536
+    inline_bytes: int = 16_777_216
+    inline_recipients: int = 10_000
+    send_ahead_ms: int = 14 * DAY_MS
+    expires_ahead_ms: int = 21 * DAY_MS
+    schedules: bool = False
+
+
+def notification(
+    raw: bytes, event_id: str, tenant: str, policies: Policies, now_ms: int, limits: Limits
+) -> messages.NotificationRequested:
+    """The body of POST /v1/notifications as a message. Raises Refused."""
+    body = fields.read(NotificationBody, raw)
+    policy = _policy(policies, body.template, body.channels, body.priority)
+    send_at_ms, send_at_local, send_on = _start(body.send_at)
+    message = messages.NotificationRequested(
+        tenant=tenant,
+        event_id=event_id,
+        user_id=body.user_id,
+        template=body.template,
+        params=params_text(body.params),
+        channels=_distinct(body.channels),
+        priority=_lowered(body.priority),
+        to=None if body.to is None else body.to.contact(),
+        send_at_ms=send_at_ms,
+        send_at_local=send_at_local,
+        send_on=send_on,
+        expires_at_ms=body.expires_at or 0,
+        force=body.force,
+        accepted_at_ms=now_ms,
+    )
+    return _with_expiry(message, policy, now_ms, limits)
+
+
+def check_event(
+    event: messages.NotificationRequested, policies: Policies, now_ms: int, limits: Limits
+) -> messages.NotificationRequested:
+    """A directly published event by the API's rules, with its times filled in.
+
+    now_ms: the time on its record, so that a second reading gives the same answer. An unknown time zone is
+    left as it is: routing falls back to the tenant's. Raises Refused; field "event_id" when it has none.
+    """
+    if not event.event_id:
+        raise Refused("event_id", "a published event must carry an event_id: without it a repeat cannot be told")
+    accepted_at_ms = min(event.accepted_at_ms or now_ms, now_ms)
+    body = _event_body(event)
+    policy = _policy(policies, body.template, body.channels, body.priority)
+    checked = replace(
+        event,
+        user_id=body.user_id,
+        params=params_text(body.params),
+        channels=_distinct(body.channels),
+        priority=_lowered(body.priority),
+        to=None if body.to is None else body.to.contact(),
+        accepted_at_ms=accepted_at_ms,
+    )
+    return _with_expiry(checked, policy, accepted_at_ms, limits)
+
+
+def campaign(
+    body: CampaignBody, campaign_id: str, tenant: str, policies: Policies, now_ms: int, limits: Limits
+) -> messages.CampaignRequested:
+    """The definition of a campaign; its audience (upload, offsets, counts, hash) is filled in by the caller."""
+    policy = _policy(policies, body.template, body.channels, body.priority)
+    send_at_ms, send_at_local, send_on = _start(body.send_at)
+    message = messages.CampaignRequested(
+        tenant=tenant,
+        campaign_id=campaign_id,
+        template=body.template,
+        upload_id="",
+        partition=-1,
+        first_offset=-1,
+        last_offset=-1,
+        pages=0,
+        recipients=0,
+        content_hash="",
+        params=params_text(body.params),
+        channels=_distinct(body.channels),
+        priority=_lowered(body.priority),
+        send_at_ms=send_at_ms,
+        send_at_local=send_at_local,
+        send_on=send_on,
+        expires_at_ms=body.expires_at or 0,
+        pace_per_s=body.pace_per_s or 0,
+        weight=body.weight,
+        accepted_at_ms=now_ms,
+    )
+    return _with_expiry(message, policy, now_ms, limits)
+
+
+def definition_text(body: CampaignBody) -> bytes:
+    """What two requests for one campaign id must share, besides their recipients."""
+    wanted = body.model_dump(exclude={"campaign_id", "recipients"}, exclude_defaults=True)
+    return orjson.dumps(wanted, option=orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def idempotency_key(value: str | None) -> str:
+    """The header's value. Raises Refused 400 when it is missing or not 1-128 printable characters."""
+    if not value:
+        raise Refused("Idempotency-Key", "is missing: without it a repeat cannot be told from a new wish", 400)
+    if len(value) > KEY_MAX or not value.isprintable():
+        raise Refused("Idempotency-Key", f"must be 1 to {KEY_MAX} printable characters", 400)
+    return value
+
+
+def starts_in_ms(message: messages.NotificationRequested, now_ms: int) -> int:
+    """How long until the last moment at which it may start by its own wish; 0 for at once."""
+    local_ms = LOCAL_SPREAD_MS if message.send_at_local else 0
+    return max(0, _earliest_start_ms(message, now_ms) + local_ms - now_ms)
+
+
+def params_text(params: dict[str, Any]) -> str:
+    """Params as JSON text with sorted keys: equal params give equal texts. Raises Refused for odd numbers."""
+    try:
+        text = orjson.dumps(params, option=orjson.OPT_SORT_KEYS)
+        if b"null" in text:  # which is also how orjson writes NaN and infinity
+            json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise Refused("params", "holds a number that JSON readers cannot keep; write it as a string") from None
+    return text.decode()
+
+
+def _local_time(value: str) -> str:
+    try:
+        datetime.strptime(value, "%H:%M")  # noqa: DTZ007 the zone is the user's
+    except ValueError:
+        raise ValueError('must be a time of day such as "08:00"') from None
+    return value
+
+
+def _day(value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        raise ValueError('must be a date such as "2026-05-01"') from None
+
+
+def _campaign_id(value: str) -> str:
+    if not ID_SHAPE.fullmatch(value):
+        raise ValueError("must be 1 to 64 letters, digits or any of . _ ~ : -")
+    return value
+
+
+class LocalStart(fields.Body):
+    """A time of day in each user's own zone; already past: the next day."""
+
+    local: Annotated[str, pydantic.AfterValidator(_local_time)]
+    date: Annotated[str, pydantic.AfterValidator(_day)] | None = None
+
+
+def _start_value(value: Any) -> Any:
+    """Picks the kind of start by its JSON type, so that the refusal speaks of that kind only."""
+    if isinstance(value, dict):
+        try:
+            return LocalStart.model_validate(value)
+        except pydantic.ValidationError as error:
+            raise ValueError(str(fields.refusal(error))) from None
+    return fields.instant_ms(value)
+
+
+StartAt = Annotated[
+    int | LocalStart, pydantic.BeforeValidator(_start_value, json_schema_input_type=datetime | LocalStart)
+]
+ExpiresAt = Annotated[int, pydantic.BeforeValidator(fields.instant_ms, json_schema_input_type=datetime)]
+Params = dict[str, Any]
+Timed = TypeVar("Timed", messages.NotificationRequested, messages.CampaignRequested)
+
+
+class ToBody(fields.Body):
+    """Addresses for somebody without a stored profile, or in place of the stored ones."""
+
+    email: fields.Email | None = None
+    phone: fields.Phone | None = None
+    devices: Annotated[tuple[fields.DeviceBody, ...], pydantic.Field(max_length=DEVICES_MAX)] = ()
+    locale: fields.Locale | None = None
+    time_zone: fields.TimeZone | None = None
+
+    def contact(self) -> messages.Contact:
+        """As it travels. A device without registered_at stays without: the same body gives the same message."""
+        return messages.Contact(
+            email=self.email or "",
+            phone=self.phone or "",
+            devices=tuple(device.device(now_ms=0) for device in self.devices),
+            locale=self.locale or "",
+            time_zone=self.time_zone or "",
+        )
+
+
+class _Wish(fields.Body):
+    """What single notifications and campaigns have in common."""
+
+    template: fields.Identifier
+    params: Params = {}
+    priority: Literal["bulk", "transactional"] | None = None
+    channels: tuple[messages.Channel, ...] = ()
+
+
+class NotificationBody(_Wish):
+    """POST /v1/notifications."""
+
+    user_id: fields.Identifier
+    to: ToBody | None = None
+    send_at: StartAt | None = None
+    expires_at: ExpiresAt | None = None
+    force: pydantic.StrictBool = False
+
+
+class RecipientBody(fields.Body):
+    """One recipient: an element of `recipients`, or one line of an upload."""
+
+    user_id: fields.Identifier
+    params: Params = {}
+    to: ToBody | None = None
+
+    def recipient(self) -> messages.Recipient:
+        return messages.Recipient(
+            self.user_id,
+            params_text(self.params) if self.params else "{}",
+            None if self.to is None else self.to.contact(),
+        )
+
+
+class CampaignBody(_Wish):
+    """POST /v1/campaigns; without `recipients` when they follow as a second part."""
+
+    campaign_id: Annotated[str, pydantic.AfterValidator(_campaign_id)] | None = None
+    send_at: StartAt | None = None
+    expires_at: ExpiresAt | None = None
+    pace_per_s: Annotated[int, pydantic.Field(strict=True, ge=1, le=1_000_000)] | None = None
+    weight: Annotated[int, pydantic.Field(strict=True, ge=1, le=100)] = 1
+    recipients: tuple[RecipientBody, ...] | None = None
+
+
+class _EventTo(ToBody):
+    time_zone: Annotated[str, pydantic.Field(max_length=64), pydantic.AfterValidator(fields.one_line)] | None = None
+
+
+class EventBody(_Wish):
+    """The checked part of a directly published NotificationRequested."""
+
+    event_id: fields.Identifier
+    user_id: fields.Identifier
+    to: _EventTo | None = None
+    send_at_local: Annotated[str, pydantic.AfterValidator(lambda value: value and _local_time(value))] = ""
+    send_on: Annotated[str, pydantic.AfterValidator(lambda value: value and _day(value))] = ""
+
+
+def _event_body(event: messages.NotificationRequested) -> EventBody:
+    try:
+        return EventBody.model_validate(_event_fields(event))
+    except pydantic.ValidationError as error:
+        raise fields.refusal(error) from None
+
+
+def _event_fields(event: messages.NotificationRequested) -> dict[str, Any]:
+    try:
+        params = orjson.loads(event.params)
+    except orjson.JSONDecodeError:
+        raise Refused("params", "is not JSON") from None
+    return {
+        "event_id": event.event_id,
+        "user_id": event.user_id,
+        "template": event.template,
+        "params": params,
+        "priority": event.priority or None,
+        "channels": event.channels,
+        "to": None if event.to is None else _contact_fields(event.to),
+        "send_at_local": event.send_at_local,
+        "send_on": event.send_on,
+    }
+
+
+def _contact_fields(contact: messages.Contact) -> dict[str, Any]:
+    return {
+        "email": contact.email or None,
+        "phone": contact.phone or None,
+        "devices": [_device_fields(device) for device in contact.devices],
+        "locale": contact.locale or None,
+        "time_zone": contact.time_zone or None,
+    }
+
+
+def _device_fields(device: messages.Device) -> dict[str, Any]:
+    registered_at = datetime.fromtimestamp(device.registered_at_ms / 1000, UTC).isoformat()
+    return {
+        "id": device.id or None,
+        "token": device.token,
+        "platform": device.platform,
+        "app": device.app,
+        "environment": device.environment,
+        "registered_at": registered_at if device.registered_at_ms else None,
+    }
+
+
+def _policy(
+    policies: Policies, template: str, channels: tuple[messages.Channel, ...], priority: str | None
+) -> TemplatePolicy:
+    """The template's policy, when the wish keeps to it."""
+    policy = policies.get(template)
+    if policy is None:
+        raise Refused("template", "is not known")
+    known = (*policy.channels, *policy.fallback)
+    if any(channel not in known for channel in channels):
+        raise Refused("channels", f"this template speaks on {', '.join(known)} only")
+    if priority == messages.Priority.TRANSACTIONAL and policy.message_class is not MessageClass.TRANSACTIONAL:
+        raise Refused("priority", "a request may lower a template's class, never raise it")
+    return policy
+
+
+def _lowered(priority: str | None) -> str:
+    return messages.Priority.BULK.value if priority == messages.Priority.BULK else ""
+
+
+def _distinct(channels: tuple[messages.Channel, ...]) -> tuple[messages.Channel, ...]:
+    return tuple(dict.fromkeys(channels))
+
+
+def _start(wanted: int | LocalStart | None) -> tuple[int, str, str]:
+    """(instant, local time, local date), of which the unused are empty."""
+    if isinstance(wanted, LocalStart):
+        return 0, wanted.local, wanted.date or ""
+    return wanted or 0, "", ""
+
+
+def _with_expiry(message: Timed, policy: TemplatePolicy, now_ms: int, limits: Limits) -> Timed:
+    """The message with its expiry, when its times fit together."""
+    start_ms = _earliest_start_ms(message, now_ms)
+    _check_start(message, start_ms, now_ms, limits)
+    latest_ms = now_ms + limits.expires_ahead_ms
+    expires_at_ms = message.expires_at_ms
+    if not expires_at_ms:
+        spread_ms = LOCAL_SPREAD_MS if message.send_at_local else 0
+        return replace(message, expires_at_ms=min(start_ms + spread_ms + policy.expiry_ms(), latest_ms))
+    if expires_at_ms <= start_ms:
+        raise Refused("expires_at", "lies in the past" if start_ms <= now_ms else "comes before send_at")
+    if expires_at_ms > latest_ms:
+        raise Refused("expires_at", f"may be at most {limits.expires_ahead_ms // DAY_MS} days ahead")
+    return message
+
+
+def _check_start(
+    message: messages.NotificationRequested | messages.CampaignRequested, start_ms: int, now_ms: int, limits: Limits
+) -> None:
+    if start_ms > now_ms + limits.send_ahead_ms:
+        raise Refused("send_at", f"may be at most {limits.send_ahead_ms // DAY_MS} days ahead")
+    if message.send_on and start_ms < now_ms - 2 * DAY_MS:
+        raise Refused("send_at.date", "lies in the past")
+    if not limits.schedules and (start_ms > now_ms or message.send_at_local):
+        raise Refused("send_at", "sending later is not available in this release; leave it out to send now")
+
+
+def _earliest_start_ms(message: messages.NotificationRequested | messages.CampaignRequested, now_ms: int) -> int:
+    """When the first of its users may be reached; a local day begins 14 hours before UTC's in the far east."""
+    if not message.send_on:
+        return max(now_ms, message.send_at_ms)
+    day_start = datetime.fromisoformat(message.send_on).replace(tzinfo=UTC) - timedelta(hours=14)
+    return int(day_start.timestamp() * 1000)

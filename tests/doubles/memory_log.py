@@ -1,0 +1,113 @@
+"""A log in memory: Publisher, LogReader and Tails over the same lists. Keys choose partitions as Kafka does.
+
+`fail` makes the next publishes raise; `lose_ack` writes and then raises, as when the broker's answer is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from schemas import partitions, topics
+from schemas.errors import Poison, Transient
+from schemas.records import Outgoing, Placed, Record, TopicView
+
+
+class MemoryLog:
+    """All topics exist, each with the same number of partitions."""
+
+    def __init__(self, partition_count: int = 2, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.partition_count = partition_count
+        self.fail = False
+        self.lose_ack = False
+        self._now_ms = now_ms
+        self._logs: dict[tuple[str, int], list[Record | None]] = defaultdict(list)
+        self._starts: dict[tuple[str, int], int] = defaultdict(int)
+        self._views: list[MemoryView] = []
+
+    async def publish(self, outgoing: Sequence[Outgoing]) -> list[Placed]:
+        if any(_size(record) > topics.MAX_MESSAGE_BYTES for record in outgoing):
+            raise Poison("too_large", "a record is larger than its topic takes")
+        await asyncio.sleep(0)
+        if self.fail:
+            raise Transient("the log is unavailable")
+        placed = [self._append(record) for record in outgoing]
+        if self.lose_ack:
+            raise Transient("the acknowledgement was lost")
+        return placed
+
+    async def read(self, topic: str, partition: int, offset: int) -> Record | None:
+        log = self._logs[topic, partition]
+        if offset < self._starts[topic, partition] or offset >= len(log):
+            return None
+        return log[offset]
+
+    async def read_range(self, topic: str, partition: int, first: int, last: int) -> AsyncIterator[Record]:
+        if first < self._starts[topic, partition]:
+            raise Poison("expired_log", f"{topic} begins after {first}")
+        for record in self._logs[topic, partition][first : last + 1]:
+            if record is not None:
+                yield record
+
+    async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        if self.fail:
+            raise Transient("the log is unavailable")
+        return self._starts[topic, partition], len(self._logs[topic, partition])
+
+    async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
+        view = MemoryView(frozenset(topics), on_record)
+        for record in self.records(*topics):
+            on_record(record)
+        self._views.append(view)
+        return view
+
+    def records(self, *names: str) -> list[Record]:
+        """Everything kept in these topics, by topic, partition and offset."""
+        return [
+            record
+            for (topic, partition), log in sorted(self._logs.items())
+            if topic in names
+            for record in log[self._starts[topic, partition] :]
+            if record is not None
+        ]
+
+    def expire(self, topic: str, partition: int, before: int) -> None:
+        """Retention: everything below this offset is gone."""
+        self._starts[topic, partition] = before
+
+    def _append(self, outgoing: Outgoing) -> Placed:
+        partition = outgoing.partition
+        if partition is None:
+            partition = partitions.murmur2_partition(outgoing.key or b"", self.partition_count)
+        log = self._logs[outgoing.topic, partition]
+        placed = Placed(partition, len(log))
+        record = Record(
+            outgoing.topic, partition, placed.offset, outgoing.key, outgoing.value, outgoing.headers, self._now_ms()
+        )
+        log.append(record)
+        for view in self._views:
+            view.take(record)
+        return placed
+
+
+class MemoryView:
+    """A view that sees each record as it is written."""
+
+    def __init__(self, names: frozenset[str], on_record: Callable[[Record], None]) -> None:
+        self._names = names
+        self._on_record = on_record
+
+    def take(self, record: Record) -> None:
+        if record.topic in self._names:
+            self._on_record(record)
+
+    async def caught_up(self) -> None:
+        await asyncio.sleep(0)
+
+    async def seen(self, topic: str, placed: Placed) -> None:
+        await asyncio.sleep(0)
+
+
+def _size(record: Outgoing) -> int:
+    return len(record.key or b"") + len(record.value or b"") + sum(len(n) + len(v) for n, v in record.headers)

@@ -31,7 +31,11 @@ DEFAULT_TENANT = "default"
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """One topic as it must be. key and value say what a record holds; value is a message's name where it is one."""
+    """One topic as it must be. key and value say what a record holds; value is a message's name where it is one.
+
+    keyed: readers rely on a key staying in its partition, so the count may not change once there are records.
+    cut_like: the topic that this one must have as many partitions as ("" = none).
+    """
 
     name: str
     partitions: int
@@ -39,6 +43,8 @@ class TopicSpec:
     config: Mapping[str, str]
     key: str
     value: str
+    keyed: bool = False
+    cut_like: str = ""
 
 
 class Topics:
@@ -152,7 +158,7 @@ class Topics:
     def _campaign_specs(self) -> Iterator[TopicSpec]:
         campaign = "tenant/campaign"
         yield _spec(self.audience, campaign, "AudiencePage", _kept(30))
-        yield _spec(self.campaign_requests, campaign, "CampaignRequested", _kept(30))
+        yield _spec(self.campaign_requests, campaign, "CampaignRequested", _kept(30), keyed=True)
         yield _spec(
             self.campaign_control, "tenant/campaign, cancel: tenant/campaign#cancel", "CampaignControl", _compacted()
         )
@@ -171,8 +177,8 @@ class Topics:
 
     def _result_specs(self) -> Iterator[TopicSpec]:
         yield _spec(self.callbacks, "the provider's message id", "RawCallback", _kept(7))
-        yield _spec(self.status, "tenant/row", "StatusBatch", _kept(7))
-        yield _spec(self.status_changelog, "tenant/row", "packed status row", _compacted(30))
+        yield _spec(self.status, "tenant/row", "StatusBatch", _kept(7), keyed=True)
+        yield _spec(self.status_changelog, "tenant/row", "packed status row", _compacted(30), cut_like=self.status)
         yield _spec(self.state, "delivery id", "DeliveryState", _compacted(30))
         yield _spec(self.progress, "tenant/campaign:partition", "CampaignProgress", _compacted())
         yield _spec(self.campaign_state, "tenant/campaign", "CampaignState", _compacted(30))
@@ -182,9 +188,18 @@ class Topics:
 
 
 def _spec(
-    name: str, key: str, value: str, config: Mapping[str, str], partitions: int = 4, production: int = 12
+    name: str,
+    key: str,
+    value: str,
+    config: Mapping[str, str],
+    partitions: int = 4,
+    production: int = 12,
+    *,
+    keyed: bool = False,
+    cut_like: str = "",
 ) -> TopicSpec:
-    return TopicSpec(name, partitions, production, config, key, value)
+    keyed = keyed or "compact" in config["cleanup.policy"]
+    return TopicSpec(name, partitions, production, config, key, value, keyed, cut_like)
 
 
 def _kept(days: int, max_message_bytes: int = MAX_MESSAGE_BYTES) -> dict[str, str]:

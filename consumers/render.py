@@ -1,0 +1,198 @@
+"""Template and values -> what one person reads, in their language; the last step before the call.
+
+`templates/<name>/<channel>.<locale>.j2` (or `<channel>.j2`) holds the blocks subject, title, text, html and
+data and nothing beside them. All of it is compiled when a worker starts: a wrong template is refused with
+file and line. Only html is escaped: a subject, SMS or push shows `O'Neil & Söns` as they write themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from jinja2 import FileSystemLoader, Template, TemplateSyntaxError, nodes
+from jinja2.exceptions import TemplateError
+
+from consumers.sandbox import Sandbox, TooMuch, measured_concat
+from schemas import metrics
+from schemas.content import Content
+from schemas.errors import Misconfigured, Poison
+from schemas.messages import Channel, Delivery
+from schemas.reasons import ParkReason
+
+BLOCKS = ("subject", "title", "text", "html", "data")
+_ONE_LINE = frozenset({"subject", "title"})
+DETAIL_MAX = 200
+
+Render = Callable[[Any], Iterator[str]]
+
+
+class Renderer:
+    """All templates, compiled. default_locales: tenant -> locale for those whose own has no text."""
+
+    def __init__(self, folder: Path, default_locales: Mapping[str, str]) -> None:
+        self._default_locales = default_locales
+        self._sheets = _load(folder)
+        self._chosen: dict[tuple[str, str, str, str], _Sheet] = {}
+
+    def render(self, delivery: Delivery, locale: str) -> Content:
+        """The content for this delivery. Raises Poison (unknown_template, template_error, bad_request)."""
+        sheet, spoken = self._sheet(delivery, locale)
+        values = {**_campaign_values(delivery.campaign_params), **_values(delivery.params)}
+        values["user_id"] = delivery.user_id
+        values["locale"] = spoken
+        try:
+            return sheet.content(values)
+        except (
+            TemplateError,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+        ) as e:
+            metrics.RENDER_FAILURES.labels(delivery.template).inc()
+            raise Poison(ParkReason.TEMPLATE_ERROR, f"{sheet.path}: {_told(e)}") from e
+
+    def _sheet(self, delivery: Delivery, locale: str) -> tuple[_Sheet, str]:
+        wish = (delivery.template, str(delivery.channel), delivery.tenant, locale)
+        sheet = self._chosen.get(wish)
+        if sheet is None:
+            sheet = self._choose(*wish)
+            if len(self._chosen) < 10_000:  # locales come from outside
+                self._chosen[wish] = sheet
+        return sheet, locale or self._default_locales.get(delivery.tenant, "")
+
+    def _choose(self, template: str, channel: str, tenant: str, locale: str) -> _Sheet:
+        """de-AT -> de -> the tenant's default -> the file without a locale -> the first there is."""
+        spoken = self._sheets.get((template, channel))
+        if not spoken:
+            raise Poison(ParkReason.UNKNOWN_TEMPLATE, f"no template {template} for {channel}")
+        for wish in (*_widening(locale), *_widening(self._default_locales.get(tenant, "")), ""):
+            if wish in spoken:
+                return spoken[wish]
+        return spoken[min(spoken)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """One file: its blocks bound to what runs them. escaped: the same file with escaping, for html only."""
+
+    path: str
+    plain: Template
+    blocks: tuple[tuple[str, Render], ...]
+    escaped: Template | None
+    html: Render | None
+
+    def content(self, values: dict[str, Any]) -> Content:
+        context = _begin(self.plain, values)
+        parts = {name: _clean(name, measured_concat(block(context))) for name, block in self.blocks}
+        if self.escaped is not None and self.html is not None:
+            parts["html"] = measured_concat(self.html(_begin(self.escaped, values))).strip()
+        return Content(**{"text": "", **parts})
+
+
+def _begin(template: Template, values: dict[str, Any]) -> Any:
+    assert isinstance(template.environment, Sandbox)
+    template.environment.begin()
+    return template.new_context(values)
+
+
+def _clean(name: str, text: str) -> str:
+    """A subject in two lines would forge a header; data that is not an object would reach nobody."""
+    if name in _ONE_LINE:
+        return " ".join(text.split())
+    text = text.strip()
+    if name == "data" and text and not isinstance(orjson.loads(text), dict):
+        raise ValueError("block data is no JSON object")
+    return text
+
+
+def _values(params: str) -> dict[str, Any]:
+    try:
+        values = orjson.loads(params or "{}")
+    except orjson.JSONDecodeError as error:
+        raise Poison(ParkReason.BAD_REQUEST, f"params are no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise Poison(ParkReason.BAD_REQUEST, "params are no JSON object")
+    return values
+
+
+@lru_cache(maxsize=1_000)
+def _campaign_values(params: str) -> Mapping[str, Any]:
+    """The campaign's own values: the same text for all its recipients."""
+    return _values(params)
+
+
+def _widening(locale: str) -> Iterator[str]:
+    """de-AT, de."""
+    tag = locale.replace("_", "-").lower()
+    while tag:
+        yield tag
+        tag = tag.rpartition("-")[0]
+
+
+def _told(error: Exception) -> str:
+    """What a person needs to know; never the values."""
+    if isinstance(error, TemplateError | TooMuch):
+        return f"{type(error).__name__}: {error.message}"[:DETAIL_MAX]
+    return type(error).__name__
+
+
+def _load(folder: Path) -> dict[tuple[str, str], dict[str, _Sheet]]:
+    """(template, channel) -> locale -> sheet. Raises Misconfigured for the first wrong file."""
+    loader = FileSystemLoader(folder)
+    plain, escaped = Sandbox(loader, autoescape=False), Sandbox(loader, autoescape=True)
+    sheets: dict[tuple[str, str], dict[str, _Sheet]] = {}
+    for path in sorted(folder.glob("*/*.j2")):
+        channel, _, locale = path.name.removesuffix(".j2").partition(".")
+        if channel in list(Channel):  # others are parts to include
+            spoken = sheets.setdefault((path.parent.name, channel), {})
+            spoken[locale.replace("_", "-").lower()] = _compiled(folder, path, plain, escaped)
+    return sheets
+
+
+def _compiled(folder: Path, path: Path, plain: Sandbox, escaped: Sandbox) -> _Sheet:
+    name = path.relative_to(folder).as_posix()
+    try:
+        _check(plain.parse(path.read_text(encoding="utf-8"), name, str(path)), path)
+        bare, safe = plain.get_template(name), escaped.get_template(name)
+    except TemplateSyntaxError as error:
+        raise Misconfigured(f"{error.filename or path}:{error.lineno}: {error.message}") from error
+    except (TemplateError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path}:1: {error}") from error
+    has_html = "html" in safe.blocks
+    blocks = tuple((block, bare.blocks[block]) for block in BLOCKS if block in bare.blocks and block != "html")
+    return _Sheet(name, bare, blocks, safe if has_html else None, safe.blocks["html"] if has_html else None)
+
+
+def _check(template: nodes.Template, path: Path) -> None:
+    """Only known blocks at the top, with a text among them; no loops that call themselves."""
+    names = set()
+    for node in template.body:
+        if isinstance(node, nodes.Block):
+            names.add(node.name)
+            if node.name not in BLOCKS:
+                raise _wrong(path, node, f"unknown block {node.name}; there are {', '.join(BLOCKS)}")
+        elif not _is_blank(node):
+            raise _wrong(path, node, "only blocks may stand at the top of a template")
+    for loop in template.find_all(nodes.For):
+        if loop.recursive:
+            raise _wrong(path, loop, "recursive loops are not allowed")
+    if "text" not in names and "html" not in names:
+        raise Misconfigured(f"{path}:1: the template needs a block text")
+
+
+def _is_blank(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Output) and all(
+        isinstance(part, nodes.TemplateData) and not part.data.strip() for part in node.nodes
+    )
+
+
+def _wrong(path: Path, node: nodes.Node, text: str) -> Misconfigured:
+    return Misconfigured(f"{path}:{node.lineno}: {text}")

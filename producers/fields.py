@@ -149,7 +149,7 @@ TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterV
 Locale = Annotated[str, StringConstraints(max_length=35), AfterValidator(locale)]
 Token = Annotated[str, StringConstraints(min_length=1, max_length=TOKEN_MAX), AfterValidator(one_line)]
 ShortText = Annotated[str, StringConstraints(max_length=256), AfterValidator(one_line)]
-InstantMs = Annotated[int, BeforeValidator(instant_ms)]
+InstantMs = Annotated[int, BeforeValidator(instant_ms, json_schema_input_type=datetime)]
 
 
 class DeviceBody(Body):

@@ -14,7 +14,7 @@ from schemas import codec, keys, partitions
 from schemas.errors import Poison
 from schemas.messages import FacetKind, RecipientFacet
 from schemas.reasons import ParkReason
-from schemas.records import Outgoing
+from schemas.records import Headers, Outgoing
 
 USER = "user"
 ERASED = "erased"
@@ -30,13 +30,16 @@ class FacetTopic:
         self.name = name
         self._partition_count = partition_count
 
-    def record(self, tenant: str, user_id: str, facet_name: str, facet: RecipientFacet | None) -> Outgoing:
+    def record(
+        self, tenant: str, user_id: str, facet_name: str, facet: RecipientFacet | None, headers: Headers = ()
+    ) -> Outgoing:
         """The record of one facet; None removes it."""
         return Outgoing(
             self.name,
             keys.facet_key(tenant, user_id, facet_name).encode(),
             None if facet is None else codec.encode(facet),
-            partition=partitions.murmur2_partition(keys.user_key(tenant, user_id).encode(), self._partition_count),
+            headers,
+            partitions.murmur2_partition(keys.user_key(tenant, user_id).encode(), self._partition_count),
         )
 
 

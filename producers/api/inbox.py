@@ -6,7 +6,7 @@ The stream is a hint: after any break the client reconnects and is told the true
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -168,8 +168,8 @@ def _last_seen(request: web.Request) -> int | None:
 
 
 async def _end_streams(app: web.Application) -> None:
-    tasks: Sequence[asyncio.Task[Any]] = tuple(app[STREAMS])
-    for task in tasks:
+    streams = app[STREAMS]
+    for task in tuple(streams):
         task.cancel()
 
 
@@ -181,7 +181,7 @@ OPERATIONS = (
         "Mark messages as read",
         Scope.USERS,
         body=ReadBody,
-        answers={200: "what is left unread"},
+        answers={200: "the count left"},
     ),
     openapi.Operation(
         "get",

@@ -1,33 +1,55 @@
-"""How a role tells its supervisor that it works: it writes a file, once, with its process id.
+"""How a role tells its supervisor that it can work: one byte on a pipe whose end it inherited.
 
-`tidings up` names the file in TIDINGS_READY_FILE; a role that runs alone has none and says so in its log only.
-Other orchestrators ask `/readyz` of the roles that serve HTTP.
+A role that runs alone has no such pipe and says so in its log only. Other orchestrators ask `/readyz` of the
+roles that serve HTTP.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Mapping
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-VARIABLE = "TIDINGS_READY_FILE"
+VARIABLE = "TIDINGS_READY_FD"
 
 
-def tell(environ: Mapping[str, str] = os.environ) -> None:
-    """Called by each role when it can do its work: partitions assigned, tables recovered, ports open."""
+def tell() -> None:
+    """Called by each role when it can do its work: partitions assigned, tables recovered, ports open.
+
+    Only the first call of a process tells; later ones, e.g. after a rebalance, do nothing.
+    """
+    handle = os.environ.pop(VARIABLE, "")
     log.info("process.ready")
-    if environ.get(VARIABLE):
-        unfinished = Path(environ[VARIABLE] + ".part")
-        unfinished.write_text(str(os.getpid()))
-        unfinished.rename(environ[VARIABLE])
+    if handle:
+        os.write(int(handle), b"1")
+        os.close(int(handle))
 
 
-def told_by(file: Path, pid: int) -> bool:
-    """Whether this very process has said so; a predecessor's word does not count."""
-    try:
-        return file.read_text() == str(pid)
-    except OSError:
-        return False
+class Pipe:
+    """The supervisor's side. give: the end the child inherits, closed here once the child runs."""
+
+    def __init__(self) -> None:
+        self._read, self.give = os.pipe()
+        os.set_blocking(self._read, False)
+        self._done = asyncio.Event()
+        self.is_ready = False
+        asyncio.get_running_loop().add_reader(self._read, self._heard)
+
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: str(self.give)}
+
+    def started(self) -> None:
+        os.close(self.give)
+
+    async def wait(self) -> bool:
+        """True once the child is ready, False when it ended without a word."""
+        await self._done.wait()
+        return self.is_ready
+
+    def _heard(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._read)
+        self.is_ready = os.read(self._read, 1) == b"1"
+        os.close(self._read)
+        self._done.set()

@@ -1,0 +1,270 @@
+"""The `tidings` command. Every role is one command; expected errors are told in a paragraph, never as a traceback.
+
+Exit codes: 0 done, 1 done in part, 75 try later, 78 a person must change something first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deploy import logs, roles, running, settings, up
+from schemas.errors import Misconfigured, TidingsError
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
+route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.")
+streams = typer.Typer(no_args_is_help=True, help="The Faust roles.")
+keys = typer.Typer(no_args_is_help=True, help="API keys.")
+users = typer.Typer(no_args_is_help=True, help="Profiles.")
+local = typer.Typer(no_args_is_help=True, help="Kafka and Redis on this machine, to develop against.")
+for name, group in (("route", route), ("streams", streams), ("keys", keys), ("users", users), ("local", local)):
+    app.add_typer(group, name=name)
+
+out = Console()
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", envvar="TIDINGS_CONFIG", help="tidings.toml; default: the one here.")
+]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app()
+    except* Misconfigured as wrong:
+        _fail(wrong, running.MISCONFIGURED)
+    except* TidingsError as wrong:
+        _fail(wrong, running.TRY_LATER)
+
+
+def _fail(wrong: BaseExceptionGroup[TidingsError], code: int) -> None:
+    first: BaseException = wrong
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    print(f"tidings: {first}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _settings(config: Path | None) -> settings.Settings:
+    here = Path("tidings.toml")
+    return settings.load(config or (here if here.exists() else None))
+
+
+def _run_role(role: str, config: Path | None, *arguments: Any) -> None:
+    """Runs the function of that name in `processes`, imported only now: no role pays for another's libraries."""
+    chosen = _settings(config)
+    logs.set_up(role)
+    processes = importlib.import_module("deploy.processes")
+    running.run(role, lambda: getattr(processes, role.replace(" ", "_").replace(".", "_"))(chosen, *arguments))
+
+
+@app.command()
+def api(config: Config = None) -> None:
+    """Serve the HTTP API."""
+    _run_role("api", config)
+
+
+@app.command()
+def callbacks(config: Config = None) -> None:
+    """Take the providers' webhooks."""
+    _run_role("callbacks", config)
+
+
+@route.command("requests")
+def route_requests(config: Config = None) -> None:
+    """Transactional singles to their lanes."""
+    _run_role("route requests", config)
+
+
+@route.command("bulk")
+def route_bulk(config: Config = None) -> None:
+    """Bulk singles to their lanes, at the pace dispatch grants."""
+    _run_role("route bulk", config)
+
+
+@route.command("callbacks")
+def route_callbacks(config: Config = None) -> None:
+    """Raw callbacks to status events."""
+    _run_role("route callbacks", config)
+
+
+@route.command("recipients")
+def route_recipients(config: Config = None) -> None:
+    """Profiles and suppressions to Redis."""
+    _run_role("route recipients", config)
+
+
+@app.command()
+def dispatch(config: Config = None) -> None:
+    """Release campaign pages: fair, paced; one of them leads."""
+    _run_role("dispatch", config)
+
+
+@streams.command("fan_out")
+def fan_out(config: Config = None) -> None:
+    """Pages to deliveries."""
+    _run_role("fan_out", config)
+
+
+@streams.command("status")
+def status(config: Config = None) -> None:
+    """Status events to rows, public state and reads."""
+    _run_role("status", config)
+
+
+@app.command()
+def work(
+    lane: Annotated[str, typer.Argument(metavar="CHANNEL[.LANE]", help="push, email.bulk, ...")], config: Config = None
+) -> None:
+    """Send: from one lane, or from both lanes of a channel, to its providers."""
+    channel, _, priority = lane.partition(".")
+    if channel not in ("push", "email", "sms", "inapp") or priority not in ("", *settings.PRIORITIES):
+        raise Misconfigured(f"{lane!r} is no lane; write a channel, or one of its lanes like push.bulk")
+    priorities = (priority,) if priority else settings.PRIORITIES
+    chosen = _settings(config)
+    processes = importlib.import_module("deploy.processes")
+    running.run(f"work {lane}", lambda: processes.work(chosen, channel, priorities))
+
+
+@app.command()
+def forward(config: Config = None) -> None:
+    """Waiting rooms back to lanes, when due."""
+    _run_role("forward", config)
+
+
+@app.command("up")
+def up_(config: Config = None) -> None:
+    """Run everything on this machine."""
+    chosen = _settings(config)
+    options = ("--config", str(config.resolve())) if config else ()
+    wanted = tuple(roles.of(chosen))
+    supervisor = up.Supervisor(wanted, options, chosen.up.logs, up.own_command())
+
+    async def whole() -> None:
+        await _provision(chosen, apply=True)
+        await supervisor.run(chosen.up.ready_within_s)
+
+    running.run("up", whole)
+
+
+async def _provision(chosen: settings.Settings, apply: bool) -> list[str]:
+    changes: list[str] = await importlib.import_module("deploy.processes").provision(chosen, apply)
+    return changes
+
+
+@app.command()
+def provision(
+    config: Config = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the changes shown.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how the broker differs from the catalogue of topics; with --apply, make it match."""
+    logs.set_up("provision")
+    changes = asyncio.run(_provision(_settings(config), apply))
+    if as_json:
+        print(json.dumps({"applied": apply, "changes": changes}))
+        return
+    for change in changes:
+        out.print(f"{'done ' if apply else 'would '}{change}", highlight=False)
+    out.print(f"{len(changes)} changes" if changes else "the broker matches the catalogue", highlight=False)
+
+
+@app.command()
+def simulate(
+    config: Config = None,
+    http_port: Annotated[int | None, typer.Option(help="0: any free port. Default: the settings' provider.")] = None,
+    smtp_port: Annotated[int | None, typer.Option(help="0: any free port. Default: the settings' provider.")] = None,
+    faults: Annotated[str, typer.Option(help='JSON, e.g. {"answer_ms": 10, "errors": {"500": 0.01}}')] = "",
+) -> None:
+    """Stand in for the providers: an HTTP gateway and a mail server with a ledger."""
+    from deploy.commands import simulate as command
+
+    chosen = command.options(_settings(config), http_port, smtp_port, faults)
+    running.run("simulate", lambda: command.simulate(chosen))
+
+
+@keys.command("create")
+def keys_create(
+    scopes: Annotated[str, typer.Option(help="Comma-separated: send,campaigns,users,read,operate.")],
+    as_json: Json = False,
+) -> None:
+    """Make a new API key; it is shown this once."""
+    from deploy.commands import keys as command
+
+    key, line = command.create([scope.strip() for scope in scopes.split(",") if scope.strip()])
+    if as_json:
+        print(json.dumps({"key": key, "line": line}))
+        return
+    print(f"The key, shown this once:\n  {key}\nFor `keys = [...]` of its tenant in tidings.toml:\n  {line}")
+
+
+@users.command("import")
+def users_import(
+    file: Annotated[Path, typer.Argument(help="NDJSON, or CSV with a header row.")],
+    config: Config = None,
+    url: Annotated[str, typer.Option(help="The API; default: the settings' own address.")] = "",
+    key: Annotated[str, typer.Option(envvar="TIDINGS_API_KEY", help="An API key with the scope users.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Load profiles through the API."""
+    from deploy.commands import users as command
+
+    address = url.rstrip("/") or f"http://{_settings(config).api.listen}"
+    report = asyncio.run(command.load(file, address, key))
+    if as_json:
+        print(json.dumps({"stored": report.stored, "refused": report.refused_count, "first": report.refused}))
+    else:
+        for line, why in report.refused:
+            out.print(f"line {line}: {why}", highlight=False, markup=False)
+        out.print(f"{report.stored} users stored, {report.refused_count} refused", highlight=False)
+    raise typer.Exit(1 if report.refused_count else 0)
+
+
+@local.command("up")
+def local_up(as_json: Json = False) -> None:
+    """Start Kafka and Redis; they run until `tidings local down`."""
+    from deploy.commands import local as command
+
+    found = command.up().environment()
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table(show_header=False, box=None)
+    for variable, value in found.items():
+        table.add_row("export", f"{variable}={value}")
+    out.print(table)
+
+
+@local.command("down")
+def local_down() -> None:
+    """Stop them; their data stay."""
+    from deploy.commands import local as command
+
+    print("stopped" if command.down() else "nothing was running")
+
+
+@local.command("keep", hidden=True)
+def local_keep(tell: Annotated[int, typer.Option()]) -> None:
+    from deploy.commands import local as command
+
+    command.keep(tell, os.environ)
+
+
+@app.command()
+def version() -> None:
+    """Which release this is."""
+    print(installed_version("tidings"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `tidings` that need more than a line: local, simulate, keys, users. `cli.py` names them all."""

@@ -1,0 +1,62 @@
+"""Runs one role in this process until it ends or is told to: logs set up, signals answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from deploy import logs
+
+log = logging.getLogger(__name__)
+
+MISCONFIGURED = 78
+TRY_LATER = 75
+STOP_WITHIN_S = 20.0
+Main = Callable[[], Coroutine[Any, Any, None]]
+
+
+def run(role: str, main: Main) -> None:
+    """Runs `main` on uvloop. SIGTERM and SIGINT cancel it once; it tidies up as it is cancelled.
+
+    A role that is not done STOP_WITHIN_S after a signal is left where it is: the log and the leases cover it.
+    """
+    logs.set_up(role)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(until_told(main))
+
+
+async def until_told(main: Main) -> None:
+    """Awaits `main`; returns quietly when a signal ended it. What it raises is raised."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(main())
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        if not told:
+            told = True
+            log.info("process.stopping")
+            loop.call_later(STOP_WITHIN_S, _give_up)
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    log.info("process.stopped")
+
+
+def _give_up() -> None:
+    log.error("process.stop_took_too_long", extra={"after_s": STOP_WITHIN_S})
+    os._exit(1)

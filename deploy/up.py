@@ -1,0 +1,158 @@
+"""`tidings up`: every role as a child process on one machine, restarted when it dies, stopped together.
+
+Each child's log is a file of its own; `processes.json` beside them names the running process ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy import children, ready, roles, running
+from deploy.local import places
+from schemas.errors import Misconfigured
+
+log = logging.getLogger(__name__)
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MOST_S = 15.0
+CALM_AFTER_S = 30.0
+LOG_MOST_BYTES = 32 << 20
+STOP_WITHIN_S = running.STOP_WITHIN_S + 5
+
+
+class Supervisor:
+    """Keeps a list of roles running. command: what starts the `tidings` program in a child.
+
+    is_ready: by name, set when the role first works.
+    """
+
+    def __init__(
+        self,
+        wanted: Sequence[roles.Role],
+        options: Sequence[str],
+        logs: Path,
+        command: Sequence[str],
+        backoff_s: float = BACKOFF_FIRST_S,
+    ) -> None:
+        self._wanted = tuple(wanted)
+        self._options = tuple(options)
+        self._logs = logs
+        self._command = tuple(command)
+        self._backoff_s = backoff_s
+        self._running: dict[str, int] = {}
+        self.is_ready = {role.name: asyncio.Event() for role in wanted}
+
+    async def run(self, ready_within_s: float) -> None:
+        """Until cancelled. Raises Misconfigured when a role refuses to start or is not ready in time."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for role in self._wanted:
+                    group.create_task(self._keep(role))
+                await self._await_ready(ready_within_s)
+                log.info("up.ready", extra={"processes": len(self._wanted), "logs": str(self._logs)})
+                ready.tell()
+        except* Misconfigured as refused:
+            raise Misconfigured(str(refused.exceptions[0])) from None
+
+    async def _await_ready(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                for event in self.is_ready.values():
+                    await event.wait()
+        except TimeoutError:
+            late = [name for name, event in self.is_ready.items() if not event.is_set()]
+            tails = "\n".join(f"--- {name}\n{places.tail(self._log_of(name), 15)}" for name in late[:3])
+            raise Misconfigured(f"not ready within {within_s:g} s: {', '.join(late)}\n{tails}") from None
+
+    async def _keep(self, role: roles.Role) -> None:
+        """One child after the other; a pause between them that grows until one of them lasts."""
+        loop = asyncio.get_running_loop()
+        backoff_s = self._backoff_s
+        while True:
+            began = loop.time()
+            code = await self._once(role)
+            if code == running.MISCONFIGURED:
+                raise Misconfigured(f"{role.name} refused to start:\n{places.tail(self._log_of(role.name), 12)}")
+            if loop.time() - began > CALM_AFTER_S:
+                backoff_s = self._backoff_s
+            log.warning("up.process_ended", extra={"child": role.name, "code": code, "again_in_s": backoff_s})
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_MOST_S)
+
+    async def _once(self, role: roles.Role) -> int:
+        """Runs one child to its end; ends it when this task is cancelled."""
+        pipe = ready.Pipe()
+        child = await self._spawn(role, pipe)
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(self._note_ready(role, pipe))
+            try:
+                code = await child.wait()
+            finally:
+                listening.cancel()
+                self._note(role.name, None)
+                await _end(child)
+        return code
+
+    async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> asyncio.subprocess.Process:
+        path = self._log_of(role.name)
+        if path.exists() and path.stat().st_size > LOG_MOST_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        with path.open("ab") as output:
+            child = await asyncio.create_subprocess_exec(
+                *self._command,
+                *role.words,
+                *self._options,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **pipe.environment()},
+                pass_fds=(pipe.give,),
+                start_new_session=True,
+                preexec_fn=children.end_with_parent(),
+            )
+        pipe.started()
+        self._note(role.name, child.pid)
+        return child
+
+    async def _note_ready(self, role: roles.Role, pipe: ready.Pipe) -> None:
+        if await pipe.wait():
+            log.info("up.process_ready", extra={"child": role.name})
+            self.is_ready[role.name].set()
+
+    def _log_of(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def _note(self, name: str, pid: int | None) -> None:
+        """Keeps processes.json true; readers never see half a file."""
+        if pid is None:
+            self._running.pop(name, None)
+        else:
+            self._running[name] = pid
+        unfinished = self._logs / "processes.json.part"
+        unfinished.write_text(json.dumps(self._running, indent=1))
+        unfinished.replace(self._logs / "processes.json")
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        child.terminate()
+    try:
+        await asyncio.wait_for(asyncio.shield(child.wait()), STOP_WITHIN_S)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+
+
+def own_command() -> tuple[str, ...]:
+    """This very program, whatever it was installed as."""
+    return (sys.executable, "-m", "deploy.cli")

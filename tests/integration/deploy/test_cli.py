@@ -1,0 +1,131 @@
+"""The `tidings` command as a person meets it: expected errors are told in words, with an exit code of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from deploy import ready
+
+
+def _tidings(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deploy.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
+
+
+def test_a_wrong_setting_ends_with_its_line_and_no_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "tidings.toml"
+    file.write_text("[api]\nlisten = 'nowhere'\n")
+    for words in (["api"], ["up"], ["work", "push"], ["route", "bulk"], ["provision"]):
+        answer = _tidings(*words, "--config", str(file))
+        assert answer.returncode == 78
+        assert f"{file}:2: api.listen" in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_a_lane_that_does_not_exist_is_refused() -> None:
+    answer = _tidings("work", "pigeon")
+    assert answer.returncode == 78 and "'pigeon' is no lane" in answer.stderr
+
+
+def test_a_new_key_is_shown_with_a_line_the_settings_accept(tmp_path: Path) -> None:
+    made = json.loads(_tidings("keys", "create", "--scopes", "send,read", "--json").stdout)
+    file = tmp_path / "tidings.toml"
+    file.write_text(f"[api]\nlisten = '0.0.0.0:8080'\n[tenants.default]\nkeys = [{made['line']}]\n")
+    from deploy import settings
+
+    assert settings.load(file, {}).tenants["default"].keys[0].scopes == ("send", "read")
+    assert made["key"] not in file.read_text()
+    assert _tidings("keys", "create", "--scopes", "sned").returncode == 78
+
+
+def test_help_names_every_role() -> None:
+    told = _tidings("--help").stdout + _tidings("route", "--help").stdout + _tidings("streams", "--help").stdout
+    roles = ("api", "callbacks", "requests", "bulk", "recipients", "dispatch", "fan_out", "status", "work", "forward")
+    assert all(role in told for role in (*roles, "up", "provision", "simulate", "users", "keys", "local"))
+
+
+def test_the_simulators_listen_where_the_providers_point_and_end_on_sigterm(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    words = ["simulate", "--http-port", "0", "--smtp-port", "0", "--faults", '{"answer_ms": 1}']
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deploy.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=(write,),
+        env={**os.environ, ready.VARIABLE: str(write)},
+    )
+    os.close(write)
+    with open(read, "rb") as told:
+        assert told.read(1) == b"1"
+    assert process.stdout is not None
+    url = process.stdout.readline().partition(": ")[2].strip()
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert json.load(answer)["calls"] == 0
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+class UsersApi:
+    """Stands where the API stands: refuses a user without a locale, is away for the first call."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] = {}
+        self.away = 1
+
+    async def put(self, request: web.Request) -> web.Response:
+        if self.away:
+            self.away -= 1
+            return web.Response(status=503)
+        body = await request.json()
+        if body.get("locale") == "xx":
+            return web.json_response({"detail": "locale: unknown"}, status=422)
+        self.stored[request.match_info["user"]] = body
+        return web.json_response({})
+
+
+@pytest.fixture
+async def users_api() -> AsyncIterator[tuple[UsersApi, str]]:
+    api, app = UsersApi(), web.Application()
+    app.router.add_put("/v1/users/{user}", api.put)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield api, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_users_are_imported_from_ndjson_and_bad_lines_are_named(
+    tmp_path: Path, users_api: tuple[UsersApi, str]
+) -> None:
+    from deploy.commands import users
+
+    file = tmp_path / "users.ndjson"
+    file.write_text(
+        '{"user_id": "a/b", "locale": "de"}\n\n{"user_id": 2, "locale": "xx"}\n{broken\n[]\n{"locale":"de"}\n'
+    )
+    report = await users.load(file, users_api[1], "")
+    assert users_api[0].stored == {"a/b": {"locale": "de"}}
+    assert (report.stored, report.refused_count) == (1, 4)
+    told = dict(report.refused)
+    assert told[3] == "locale: unknown" and told[4].startswith("not JSON") and told[6] == "user_id: missing"
+
+
+async def test_users_are_imported_from_csv_with_a_device(tmp_path: Path, users_api: tuple[UsersApi, str]) -> None:
+    from deploy.commands import users
+
+    file = tmp_path / "users.csv"
+    file.write_text("user_id,email,device.token,device.platform\n1,a@example.org,tok,ios\n2,b@example.org,,\n")
+    assert (await users.load(file, users_api[1], "")).stored == 2
+    assert users_api[0].stored["1"] == {"email": "a@example.org", "devices": [{"token": "tok", "platform": "ios"}]}
+    assert users_api[0].stored["2"] == {"email": "b@example.org"}

@@ -1,0 +1,42 @@
+# Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help environment demo test test-long up down lint format
+
+PYTHON ?= python3
+BIN := .venv/bin
+ENVIRONMENT := .venv/.follows-the-lock
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+environment: $(ENVIRONMENT) ## Make .venv match requirements.lock
+
+$(ENVIRONMENT): requirements.lock pyproject.toml deploy/environment.sh
+	@deploy/environment.sh "$(PYTHON)"
+	@touch $@
+
+demo: $(ENVIRONMENT) ## See it work: four channels, a campaign of 20,000, a worker killed in the middle
+	@$(BIN)/python -m deploy.demo
+
+test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
+	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance
+
+test-long: $(ENVIRONMENT) ## The slow tests, at default settings
+	$(BIN)/python -m pytest -m long
+
+lint: $(ENVIRONMENT) ## Style, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(ENVIRONMENT) ## Put the source into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+up: $(ENVIRONMENT) ## Start Kafka and Redis to develop against
+	@$(BIN)/tidings local up
+
+down: $(ENVIRONMENT) ## Stop them
+	@$(BIN)/tidings local down

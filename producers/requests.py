@@ -124,8 +124,8 @@ def campaign(
 
 def definition_text(body: CampaignBody) -> bytes:
     """What two requests for one campaign id must share, besides their recipients."""
-    wanted = body.model_dump(exclude={"campaign_id", "recipients"}, exclude_defaults=True)
-    return orjson.dumps(wanted, option=orjson.OPT_SORT_KEYS) + b"\n"
+    wanted = body.model_dump(exclude={"campaign_id", "recipients", "params"}, exclude_defaults=True)
+    return orjson.dumps([wanted, params_text(body.params)], option=orjson.OPT_SORT_KEYS) + b"\n"
 
 
 def idempotency_key(value: str | None) -> str:

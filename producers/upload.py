@@ -69,7 +69,7 @@ async def upload(
                 page = pages.add(recipient, len(text))
                 if page:
                     await writer.put(page)
-            await asyncio.sleep(0)
+                    await asyncio.sleep(0)  # other requests go on while a long stream is cut up
         last = pages.rest()
         if last:
             await writer.put(last)

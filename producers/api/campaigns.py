@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from aiohttp import BodyPartReader, MultipartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from producers import auth, fields, recipient_lines, requests, upload
 from producers.api import bodies, campaign_answers, openapi, trace
@@ -27,6 +28,8 @@ PATH = "/v1/campaigns"
 CHUNK_BYTES = 32_768
 SEEN_TIMEOUT_S = 10.0
 Recipients = AsyncIterator[Sequence[Recipient]]
+_BROKEN = (ValueError, AssertionError, RuntimeError, HttpProcessingError)
+"""What aiohttp's reader of parts raises for bytes that are none."""
 
 
 def register(app: web.Application) -> None:
@@ -140,11 +143,15 @@ async def _read(request: web.Request, limits: requests.Limits) -> tuple[Campaign
         raise Refused("recipients", "is missing; a long audience can be streamed as a second part")
     if len(body.recipients) > limits.inline_recipients:
         raise Refused("recipients", f"holds more than {limits.inline_recipients}; stream them as a second part")
-    return body, _inline([recipient.recipient() for recipient in body.recipients])
+    return body, _inline(body.recipients)
 
 
-async def _inline(recipients: Sequence[Recipient]) -> AsyncIterator[Sequence[Recipient]]:
-    yield recipients
+async def _inline(recipients: Sequence[requests.RecipientBody]) -> AsyncIterator[Sequence[Recipient]]:
+    for position, recipient in enumerate(recipients):
+        try:
+            yield [recipient.recipient()]
+        except Refused as error:
+            raise Refused(f"recipients.{position}.{error.field}", error.text) from None
 
 
 async def _read_parts(request: web.Request, limits: requests.Limits) -> tuple[CampaignBody, Recipients]:
@@ -152,7 +159,7 @@ async def _read_parts(request: web.Request, limits: requests.Limits) -> tuple[Ca
         reader = await request.multipart()
         raw = await _small_part(await reader.next(), limits.body_bytes)
         audience = await reader.next()
-    except (ValueError, AssertionError, RuntimeError) as error:
+    except _BROKEN as error:
         raise _broken(error) from None
     body = fields.read(CampaignBody, raw)
     if body.recipients is not None:
@@ -186,7 +193,7 @@ async def _chunks(reader: MultipartReader, part: BodyPartReader) -> AsyncIterato
             yield await part.read_chunk(CHUNK_BYTES)
         if await reader.next() is not None:
             raise Refused("", "nothing may follow the part named recipients", 400)
-    except (ValueError, AssertionError, RuntimeError) as error:
+    except _BROKEN as error:
         raise _broken(error) from None
     if not reader.at_eof():
         raise Refused("", "the body ends before its closing boundary", 400)

@@ -18,6 +18,7 @@ from schemas.stores import Epoch, InboxItem, InboxNews, InboxView, Pipeline
 from streams import redis_door
 from streams.inbox_format import pack, unpack
 from streams.inbox_live import LiveInboxes
+from streams.shared_trips import SharedTrips
 
 KEPT = 200
 KEPT_S = 30 * 24 * 3600
@@ -33,12 +34,10 @@ class RedisInbox:
         self._put = redis_door.script("inbox_put.lua")
         self._mark = redis_door.script("inbox_mark.lua")
         self._live = LiveInboxes(redis)
+        self._trips = SharedTrips(redis, "inbox")
 
     async def put(self, message: InboxMessage) -> None:
-        with redis_door.answering("inbox"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                self.write(pipeline, message)
-                await pipeline.execute()
+        await self._trips.go(lambda pipeline: self.write(pipeline, message))
 
     async def view(self, tenant: str, user_id: str) -> InboxView:
         with redis_door.answering("inbox"):

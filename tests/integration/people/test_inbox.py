@@ -12,7 +12,8 @@ import pytest
 from aiohttp import ClientResponse
 from redis.asyncio import Redis
 
-from schemas import codec
+from schemas import codec, keys
+from schemas.errors import StoreDown
 from schemas.messages import FacetKind, InboxMessage, RecipientFacet
 from schemas.stores import Epoch, FacetWrite
 from streams import inbox as inbox_store
@@ -61,6 +62,16 @@ async def test_the_same_message_twice_is_one_message_and_one_unread(people: Peop
     assert shown["unread"] == 1
     [one] = shown["messages"]
     assert (one["notification_id"], one["text"], one["data"], one["read"]) == ("n1", "text 1", {"a": 1}, False)
+
+
+async def test_one_broken_inbox_does_not_spoil_the_messages_that_share_its_round_trip(
+    people: People, redis: Redis
+) -> None:
+    await run(redis, "SET", keys.redis_inbox(people.tenant, "broken"), "x")
+    messages = [replace(message(people), user_id=user) for user in ("u1", "broken", "u2")]
+    results = await asyncio.gather(*map(people.inbox.put, messages), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), StoreDown, type(None)]
+    assert (await people.inbox.view(people.tenant, "u2")).unread == 1
 
 
 async def test_a_read_message_is_read_on_every_connection_and_stays_read_when_put_again(

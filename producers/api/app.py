@@ -48,7 +48,7 @@ async def _answered(request: web.Request, handler: Handler, keys: auth.Keys) -> 
             authorization = request.headers.get("Authorization", "")
             request[auth.IDENTITY] = keys.identify(authorization, request.remote)
         return await handler(request)
-    except ConnectionError:
+    except ConnectionResetError:  # the caller is gone
         raise
     except Exception as error:
         return problems.of(error, request[trace.TRACE].request_id)

@@ -1,13 +1,13 @@
 """Whose turn it is: deficit round robin among flows that share a lane. Pure.
 
 A flow that waits all the time gets its weight's share over any stretch of turns; what a flow cannot use goes
-to the others. A deficit belongs to a flow only while it waits.
+to the others. Only a flow that waits is given anything, so nobody is owed more than one round.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -25,15 +25,21 @@ class RoundRobin:
     def __init__(self) -> None:
         self._owed: dict[str, float] = {}
 
+    def keep_only(self, flows: Collection[str]) -> None:
+        """Forgets flows that have ended. One that only cannot go just now keeps what it is owed."""
+        for name in [name for name in self._owed if name not in flows]:
+            del self._owed[name]
+
     def take(self, waiting: Mapping[str, Flow]) -> str | None:
         """The flow whose piece goes next, paid for; None when none waits.
 
         Each round gives the heaviest flow the price of the dearest piece and the others in proportion, so turns
         are as finely mixed as pieces allow. Rounds in which nobody could pay are taken at once.
         """
-        self._forget_all_but(waiting)
         if not waiting:
             return None
+        for name in waiting:
+            self._owed.setdefault(name, 0.0)
         chosen = self._payer(waiting)
         if chosen is None:
             self._give_rounds(waiting)
@@ -43,14 +49,11 @@ class RoundRobin:
         self._owed[chosen] = self._owed.pop(chosen) - waiting[chosen].cost
         return chosen
 
-    def _forget_all_but(self, waiting: Mapping[str, Flow]) -> None:
-        for name in [name for name in self._owed if name not in waiting]:
-            del self._owed[name]
-        for name in waiting:
-            self._owed.setdefault(name, 0.0)
-
     def _payer(self, waiting: Mapping[str, Flow]) -> str | None:
-        return next((name for name, owed in self._owed.items() if owed >= waiting[name].cost - _ROUNDING), None)
+        for name, owed in self._owed.items():
+            if name in waiting and owed >= waiting[name].cost - _ROUNDING:
+                return name
+        return None
 
     def _give_rounds(self, waiting: Mapping[str, Flow]) -> None:
         dearest = max(flow.cost for flow in waiting.values())

@@ -71,15 +71,17 @@ class Grants:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def wishes(self, flows: Sequence[tuple[str, str]], now_ms: int) -> dict[tuple[str, str], Wish]:
-        """The wishes of these (tenant, lane)s. Raises StoreDown."""
+    async def wishes(self, flows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Wish]:
+        """The wishes of these (tenant, lane)s, aged by Redis's own clock. Raises StoreDown."""
         pipeline = self._redis.pipeline(transaction=False)
+        pipeline.time()
         for tenant, lane in flows:
             pipeline.hgetall(keys.redis_grant(lane, tenant))
         try:
-            replies = await pipeline.execute()
+            (seconds, micros), *replies = await pipeline.execute()
         except (RedisError, OSError) as error:
             raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+        now_ms = seconds * 1000 + micros // 1000
         return {flow: _wish(reply, now_ms) for flow, reply in zip(flows, replies, strict=True) if reply}
 
     async def give(self, granted: Mapping[tuple[str, str], int]) -> None:

@@ -34,7 +34,7 @@ class World:
 
     async def knows(self, user_id: str, email: str) -> None:
         profile = keys.redis_profile("default", user_id)
-        await self.redis.execute_command("HSET", profile, "user", f'1 ["{email}", "", "", ""]')
+        await self.redis.hset(profile, "user", f'1 ["{email}", "", "", ""]')  # type: ignore[misc]
 
     def deliveries(self) -> list[Delivery]:
         return [codec.decode(record.value, Delivery) for record in self.log.records(*TOPICS.lanes())]

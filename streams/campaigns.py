@@ -1,0 +1,289 @@
+"""What dispatch knows of every campaign, and what it says of them in public: life, counts, completion.
+
+Filled from five topics by a view that every dispatch process keeps, leader or not: so a new leader starts warm.
+Counts are sums of absolute vectors; completion, once published, is latched and only counts change later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from schemas import codec, keys, messages
+from schemas.errors import Poison
+from schemas.messages import CampaignCursor, CampaignOrder, CampaignRequested, CampaignState, CampaignStatus
+from schemas.policies import Policies
+from schemas.records import Record
+from schemas.topics import Topics
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+FINISHED_KEPT_MS = 31 * DAY_MS
+"""Late reports change counts for no longer than this."""
+FINAL = frozenset(
+    {
+        CampaignStatus.CANCELLED,
+        CampaignStatus.PROCESSED,
+        CampaignStatus.PARTIALLY_PROCESSED,
+        CampaignStatus.EXPIRED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Recipients by what became of them, over all status partitions. planned: those that have a plan."""
+
+    planned: int = 0
+    finished: int = 0
+    sent: int = 0
+    delivered: int = 0
+    possible_duplicates: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """One campaign as the log tells it. request is None while only a stray part of it has been seen."""
+
+    key: str
+    request: CampaignRequested | None = None
+    cursor: CampaignCursor | None = None
+    control: messages.CampaignControl | None = None
+    is_cancelled: bool = False
+    progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
+    state: CampaignState | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state is not None and self.state.finished_at is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.control is not None and self.control.order is CampaignOrder.PAUSED
+
+    @property
+    def pace_per_s(self) -> int:
+        """The pace last ordered; 0 = no limit of its own."""
+        asked = self.request.pace_per_s if self.request is not None else 0
+        return self.control.pace_per_s or asked if self.control is not None else asked
+
+    @property
+    def next_page(self) -> int:
+        return self.cursor.next_page if self.cursor is not None else 0
+
+    @property
+    def released(self) -> int:
+        """Recipients whose pages were let go or ended."""
+        return self.cursor.released if self.cursor is not None else 0
+
+    def counts(self) -> Counts:
+        vectors = self.progress.values()
+        return Counts(
+            planned=sum(vector.planned for vector in vectors),
+            finished=sum(vector.finished for vector in vectors),
+            sent=sum(vector.sent for vector in vectors),
+            delivered=sum(vector.delivered for vector in vectors),
+            possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
+            outcomes=_summed(vector.outcomes for vector in vectors),
+            reasons=_summed(vector.reasons for vector in vectors),
+        )
+
+
+def stop_status(campaign: Campaign, request: CampaignRequested, now_ms: int) -> CampaignStatus | None:
+    """CANCELLED or EXPIRED when no further page may go out; expiry counts only while pages are left."""
+    if campaign.is_cancelled:
+        return CampaignStatus.CANCELLED
+    if campaign.state is not None and campaign.state.status is CampaignStatus.EXPIRED:
+        return CampaignStatus.EXPIRED
+    if campaign.next_page < request.pages and now_ms >= request.expires_at_ms:
+        return CampaignStatus.EXPIRED
+    return None
+
+
+def status(campaign: Campaign, request: CampaignRequested, counts: Counts, now_ms: int) -> CampaignStatus:
+    """What the campaign is now. One that was latched stays what it was."""
+    if campaign.state is not None and campaign.state.finished_at is not None:
+        return campaign.state.status
+    stopped = stop_status(campaign, request, now_ms)
+    if stopped is not None:
+        return stopped
+    if counts.finished >= request.recipients:
+        clean = not counts.outcomes.get("failed") and not counts.outcomes.get("unconfirmed")
+        return CampaignStatus.PROCESSED if clean else CampaignStatus.PARTIALLY_PROCESSED
+    if campaign.is_paused:
+        return CampaignStatus.PAUSED
+    if campaign.next_page == 0 and now_ms < request.send_at_ms:
+        return CampaignStatus.SCHEDULED
+    return CampaignStatus.RUNNING
+
+
+def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: int) -> CampaignState:
+    """The public state of the campaign, as this leader sees it now. Complete only when every recipient is."""
+    counts, before = campaign.counts(), campaign.state
+    finished_at = before.finished_at if before is not None else None
+    if finished_at is None and counts.finished >= request.recipients:
+        finished_at = now_ms
+    return CampaignState(
+        tenant=request.tenant,
+        campaign_id=request.campaign_id,
+        template=request.template,
+        status=status(campaign, request, counts, now_ms),
+        expected=request.recipients,
+        released=campaign.released,
+        finished=counts.finished,
+        sent=counts.sent,
+        delivered=counts.delivered,
+        outcomes=counts.outcomes,
+        reasons=counts.reasons,
+        possible_duplicates=counts.possible_duplicates,
+        epoch=epoch,
+        version=before.version + 1 if before is not None else 1,
+        accepted_at=request.accepted_at_ms,
+        finished_at=finished_at,
+        at=now_ms,
+    )
+
+
+def differs(one: CampaignState, other: CampaignState) -> bool:
+    """Whether they tell something different, apart from who said it when."""
+    return replace(one, epoch=0, version=0, at=0) != replace(other, epoch=0, version=0, at=0)
+
+
+class Campaigns:
+    """All campaigns, kept up to date record by record. topics: those whose records it takes."""
+
+    def __init__(self, topics: Topics, policies: Policies) -> None:
+        self._readers: dict[str, Callable[[bytes], Campaign]] = {
+            topics.campaign_requests: self._request,
+            topics.campaign_control: self._control,
+            topics.progress: self._progress,
+            topics.cursor: self._cursor,
+            topics.campaign_state: self._state,
+        }
+        self._policies = policies
+        self._all: dict[str, Campaign] = {}
+        self._unfinished: dict[str, Campaign] = {}
+        self.topics = tuple(self._readers)
+        self._touched: set[str] = set()
+        self._overwritten: set[str] = set()
+
+    def on_record(self, record: Record) -> None:
+        """Takes one record of one of `topics`; what cannot be read is logged and left out."""
+        if record.value is None:
+            return
+        try:
+            campaign = self._readers[record.topic](record.value)
+        except Poison as error:
+            place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.warning("campaign.record_unreadable", extra={**place, "error": error.text})
+            return
+        self._touched.add(campaign.key)
+        self._sort(campaign)
+
+    def unfinished(self) -> Iterator[tuple[Campaign, CampaignRequested]]:
+        """Campaigns that still need their leader, oldest request first."""
+        for campaign in list(self._unfinished.values()):
+            if campaign.request is not None:
+                yield campaign, campaign.request
+
+    def news(self) -> tuple[list[tuple[Campaign, CampaignRequested]], set[str]]:
+        """Unfinished campaigns and others that changed since the last call; keys of those whose cursor or state
+        a leader of a lower epoch wrote over a newer one.
+        """
+        touched, overwritten = self._touched, self._overwritten
+        self._touched, self._overwritten = set(), set()
+        found = {key: self._all[key] for key in touched if key in self._all} | self._unfinished
+        return [(one, one.request) for one in found.values() if one.request is not None], overwritten
+
+    def tell_again(self, campaigns: Iterable[Campaign], overwritten: set[str]) -> None:
+        """What `news` gave could not be written."""
+        self._touched |= {campaign.key for campaign in campaigns}
+        self._overwritten |= overwritten
+
+    def told(self, campaign: Campaign, state: CampaignState) -> None:
+        """This state is in the log."""
+        campaign.state = state
+        self._sort(campaign)
+
+    def forget_old(self, now_ms: int) -> None:
+        """Lets go of campaigns that finished long ago."""
+        for key, campaign in list(self._all.items()):
+            finished_at = campaign.state.finished_at if campaign.state is not None else None
+            if finished_at is not None and now_ms - finished_at > FINISHED_KEPT_MS:
+                del self._all[key]
+
+    def _sort(self, campaign: Campaign) -> None:
+        if campaign.request is None or campaign.is_finished:
+            self._unfinished.pop(campaign.key, None)
+        else:
+            self._unfinished[campaign.key] = campaign
+
+    def _of(self, tenant: str, campaign_id: str) -> Campaign:
+        key = keys.campaign_key(tenant, campaign_id)
+        return self._all.setdefault(key, Campaign(key))
+
+    def _request(self, raw: bytes) -> Campaign:
+        request = codec.decode(raw, CampaignRequested)
+        campaign = self._of(request.tenant, request.campaign_id)
+        if campaign.request is None:  # the first request of an id wins
+            campaign.request = request
+            if request.template not in self._policies:
+                name = {"campaign": campaign.key, "template": request.template}
+                log.error("campaign.template_missing", extra=name)
+        return campaign
+
+    def _control(self, raw: bytes) -> Campaign:
+        control = codec.decode(raw, messages.CampaignControl)
+        campaign = self._of(control.tenant, control.campaign_id)
+        if control.order is CampaignOrder.CANCELLED:
+            campaign.is_cancelled = True
+        else:
+            campaign.control = control
+        return campaign
+
+    def _progress(self, raw: bytes) -> Campaign:
+        progress = codec.decode(raw, messages.CampaignProgress)
+        campaign = self._of(progress.tenant, progress.campaign_id)
+        known = campaign.progress.get(progress.partition)
+        if known is None or progress.version >= known.version:
+            campaign.progress[progress.partition] = progress
+        return campaign
+
+    def _cursor(self, raw: bytes) -> Campaign:
+        cursor = codec.decode(raw, CampaignCursor)
+        campaign = self._of(cursor.tenant, cursor.campaign_id)
+        known = campaign.cursor
+        if known is None or (cursor.epoch, cursor.next_page) >= (known.epoch, known.next_page):
+            campaign.cursor = cursor
+        elif cursor.epoch < known.epoch:
+            self._overwritten.add(campaign.key)
+        return campaign
+
+    def _state(self, raw: bytes) -> Campaign:
+        found = codec.decode(raw, CampaignState)
+        campaign = self._of(found.tenant, found.campaign_id)
+        known = campaign.state
+        if known is None or (found.epoch, found.version) >= (known.epoch, known.version):
+            campaign.state = _latched(known, found)
+        elif found.epoch < known.epoch:
+            self._overwritten.add(campaign.key)
+        return campaign
+
+
+def _latched(known: CampaignState | None, found: CampaignState) -> CampaignState:
+    """A new leader may have spoken before it had seen the end: the first completion stays."""
+    if known is None or known.finished_at is None or found.finished_at is not None:
+        return found
+    return replace(found, status=known.status, finished_at=known.finished_at)
+
+
+def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for vector in vectors:
+        total.update(vector)
+    return dict(total)

@@ -1,0 +1,223 @@
+"""Which pages go out now, and how many bulk singles: one look at the lanes, then turn by turn until they are full.
+
+Every flow (a campaign, or the bulk singles of a tenant) takes its turns in its slowest lane, and goes only when all
+its lanes have room. Writes nothing: `streams/dispatch.py` does, and moves the cursors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from schemas import metrics
+from schemas.clock import Clock
+from schemas.messages import CampaignRequested, Channel, Priority
+from schemas.policies import Policies
+from schemas.topics import Topics
+from streams import fairness, lanes
+from streams.backlog import Backlog, OnTheirWay
+from streams.campaigns import Campaign
+from streams.fairness import Claimant, RoundRobin
+from streams.grants import Grants, Wish
+from streams.pace import Allowance
+from streams.page_reader import PageAt, ReadAhead
+
+ProviderRate = Callable[[Channel], Awaitable[float]]
+"""Sends per second of a channel's usable providers; 0 while there is none. For inapp a nominal rate."""
+PAGES_A_LOOK = 256
+BYTES_A_LOOK = 8_000_000
+GRANT_PIECE = 50
+GRANTS = "grants "
+"""Names the flow of a tenant's bulk singles; a campaign's key never holds a space."""
+
+Flows = Mapping[tuple[str, str], Wish]
+"""(tenant, lane) -> what bulk singles want of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A campaign and the lanes it may use."""
+
+    campaign: Campaign
+    request: CampaignRequested
+    use: lanes.Use
+
+
+@dataclass(slots=True)
+class Released:
+    """What one look let go: pages in order, and tokens per (tenant, lane)."""
+
+    pages: list[tuple[Candidate, PageAt]] = field(default_factory=list)
+    tokens: dict[tuple[str, str], int] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.pages) >= PAGES_A_LOOK or self.size >= BYTES_A_LOOK
+
+
+class Releases:
+    """Decides what goes next. tenant_weights: 1 for a tenant not named."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        ahead: ReadAhead,
+        backlog: Backlog,
+        grants: Grants,
+        provider_rate: ProviderRate,
+        topics: Topics,
+        tenant_weights: Mapping[str, float],
+        clock: Clock,
+    ) -> None:
+        self._policies = policies
+        self._ahead = ahead
+        self._backlog = backlog
+        self._grants = grants
+        self._provider_rate = provider_rate
+        self._topics = topics
+        self._weights = tenant_weights
+        self._clock = clock
+        self._on_their_way = OnTheirWay()
+        self._robins: dict[str, RoundRobin] = {}
+        self._paces: dict[str, Allowance] = {}
+        self._bulk_lanes = {topics.lane(channel, Priority.BULK): channel for channel in Channel}
+
+    def candidate(self, campaign: Campaign, request: CampaignRequested) -> Candidate | None:
+        """The campaign with its lanes; None while its template is not known here."""
+        policy = self._policies.get(request.template)
+        return None if policy is None else Candidate(campaign, request, lanes.use(request, policy, self._topics))
+
+    async def next(self, running: Sequence[Candidate]) -> Released:
+        """What goes now. running: every campaign whose pages may go out or be on their way.
+
+        Raises Transient (StoreDown when Redis does not answer).
+        """
+        now_ms = self._clock.now_ms()
+        waiting = [candidate for candidate in running if self._may_go(candidate, now_ms)]
+        self._ahead.keep_only({candidate.campaign.key for candidate in waiting})
+        flows = [(tenant, lane) for tenant in self._topics.tenants for lane in self._bulk_lanes]
+        wishes = {flow: wish for flow, wish in (await self._grants.wishes(flows)).items() if wish.wanted}
+        found = await self._look(waiting, running, wishes)
+        released = Released()
+        for lane in found:
+            await self._fill(lane, found, waiting, wishes, released)
+        return released
+
+    def _may_go(self, candidate: Candidate, now_ms: int) -> bool:
+        campaign, request = candidate.campaign, candidate.request
+        if campaign.is_paused or self._ahead.is_lost(campaign.key):
+            return False
+        return campaign.next_page < request.pages and now_ms >= request.send_at_ms
+
+    async def _look(
+        self, waiting: Sequence[Candidate], running: Sequence[Candidate], wishes: Flows
+    ) -> dict[str, lanes.Lane]:
+        """The lanes in question as they are now."""
+        channels = {lane: channel for candidate in waiting for lane, channel in candidate.use.lanes.items()}
+        channels |= {lane: self._bulk_lanes[lane] for _, lane in wishes}
+        rates = {channel: await self._provider_rate(channel) for channel in set(channels.values())}
+        if not channels:
+            return {}
+        lying = await self._backlog.lying({lane: rates[channel] for lane, channel in channels.items()})
+        coming = await self._coming(running)
+        for (_, lane), wish in wishes.items():
+            coming[lane] = coming.get(lane, 0.0) + wish.tokens
+        return {
+            lane: self._lane(lane, rates[channel], lying[lane], coming.get(lane, 0.0))
+            for lane, channel in channels.items()
+        }
+
+    def _lane(self, name: str, rate_per_s: float, lying: float, coming: float) -> lanes.Lane:
+        if name in self._bulk_lanes:
+            lane = lanes.bulk_lane(name, rate_per_s, lying, coming)
+        else:
+            pace = self._paces.setdefault(name, Allowance(self._clock.steady_s()))
+            lane = lanes.transactional_lane(name, rate_per_s, lying, coming, pace)
+        metrics.LANE_BACKLOG.labels(name).set(lane.backlog)
+        metrics.LANE_RATE.labels(name).set(lane.rate_per_s)
+        return lane
+
+    async def _coming(self, running: Sequence[Candidate]) -> dict[str, float]:
+        """Deliveries expected of pages that fan-out has not brought to the lanes yet."""
+        started = [candidate for candidate in running if candidate.campaign.next_page]
+        fanned = await self._backlog.fanned_pages([(c.request.tenant, c.request.campaign_id) for c in started])
+        coming: dict[str, float] = {}
+        for candidate, pages in zip(started, fanned, strict=True):
+            recipients = self._on_their_way.recipients(candidate.campaign, pages, self._clock.steady_s())
+            for lane, expected in candidate.use.expected.items():
+                coming[lane] = coming.get(lane, 0.0) + expected * recipients
+        return coming
+
+    async def _fill(
+        self,
+        lane: str,
+        found: Mapping[str, lanes.Lane],
+        waiting: Sequence[Candidate],
+        wishes: Flows,
+        released: Released,
+    ) -> None:
+        """Turn by turn among those for whom this is the slowest lane, until nothing of theirs fits."""
+        robin = self._robins.setdefault(lane, RoundRobin())
+        campaigns = {c.campaign.key: c for c in waiting if _slowest(c, found) == lane}
+        wanted = {tenant: wish.missing for (tenant, wished), wish in wishes.items() if wished == lane}
+        robin.keep_only({*campaigns, *(GRANTS + tenant for tenant in wanted)})
+        while not released.is_full:
+            claimants = [*self._claimants(campaigns, found), *self._grant_claimants(wanted, found[lane])]
+            name = robin.take(fairness.spread(claimants, self._weights))
+            if name is None:
+                return
+            if name.startswith(GRANTS):
+                _take_tokens(name.removeprefix(GRANTS), wanted, found[lane], released)
+            else:
+                await self._take_page(campaigns, name, found, released)
+
+    def _claimants(self, campaigns: Mapping[str, Candidate], found: Mapping[str, lanes.Lane]) -> Iterator[Claimant]:
+        now_s = self._clock.steady_s()
+        for key, candidate in campaigns.items():
+            size = self._ahead.size(candidate.campaign, candidate.request)
+            expected = candidate.use.expected.items()
+            fits = all(found[lane].has_room(count * size, now_s) for lane, count in expected)
+            if fits and self._within_pace(candidate.campaign, now_s):
+                yield Claimant(key, candidate.request.tenant, max(1, candidate.request.weight), size)
+
+    def _grant_claimants(self, wanted: Mapping[str, int], lane: lanes.Lane) -> Iterator[Claimant]:
+        now_s = self._clock.steady_s()
+        for tenant, missing in wanted.items():
+            tokens = min(missing, GRANT_PIECE)
+            if tokens and lane.has_room(tokens, now_s):
+                yield Claimant(GRANTS + tenant, tenant, 1, tokens)
+
+    def _within_pace(self, campaign: Campaign, now_s: float) -> bool:
+        if not campaign.pace_per_s:
+            return True
+        return self._paces.setdefault(campaign.key, Allowance(now_s)).left(campaign.pace_per_s, now_s) > 0
+
+    async def _take_page(
+        self, campaigns: dict[str, Candidate], key: str, found: Mapping[str, lanes.Lane], released: Released
+    ) -> None:
+        candidate = campaigns[key]
+        page = await self._ahead.take(candidate.campaign, candidate.request, len(campaigns))
+        if page is None or page.page.page + 1 >= candidate.request.pages:
+            del campaigns[key]
+        if page is None:
+            return
+        released.pages.append((candidate, page))
+        released.size += sum([len(r.params) + len(r.user_id) for r in page.page.recipients])
+        recipients = len(page.page.recipients)
+        for lane, expected in candidate.use.expected.items():
+            found[lane].add(expected * recipients)
+        if candidate.campaign.pace_per_s:
+            self._paces[key].spend(recipients)
+
+
+def _slowest(candidate: Candidate, found: Mapping[str, lanes.Lane]) -> str:
+    """The lane in which the campaign takes its turns."""
+    return min(candidate.use.lanes, key=lambda lane: (found[lane].rate_per_s, lane))
+
+
+def _take_tokens(tenant: str, wanted: dict[str, int], lane: lanes.Lane, released: Released) -> None:
+    tokens = min(wanted[tenant], GRANT_PIECE)
+    wanted[tenant] -= tokens
+    lane.add(tokens)
+    released.tokens[tenant, lane.name] = released.tokens.get((tenant, lane.name), 0) + tokens

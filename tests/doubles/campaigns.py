@@ -1,0 +1,59 @@
+"""Builders of accepted campaigns: their pages and their request, as the API writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from schemas import codec, keys
+from schemas.messages import AudiencePage, CampaignRequested, Recipient
+from schemas.records import Outgoing, Publisher
+from schemas.topics import Topics
+from tests.doubles.manual_clock import START_MS
+
+PAGE = 250
+
+
+async def accept(
+    publisher: Publisher,
+    topics: Topics,
+    campaign_id: str,
+    recipients: int | Sequence[str],
+    upload_id: str = "upload-1",
+    **changes: Any,
+) -> CampaignRequested:
+    """Writes the pages, then the request; recipients: how many, or who."""
+    users = [f"{campaign_id}-{n}" for n in range(recipients)] if isinstance(recipients, int) else list(recipients)
+    pages = [users[start : start + PAGE] for start in range(0, len(users), PAGE)]
+    placed = [
+        (await publisher.publish([page_record(topics, campaign_id, upload_id, number, page)]))[0]
+        for number, page in enumerate(pages)
+    ]
+    request = CampaignRequested(
+        tenant="default",
+        campaign_id=campaign_id,
+        template="offer",
+        upload_id=upload_id,
+        partition=placed[0].partition,
+        first_offset=placed[0].offset,
+        last_offset=placed[-1].offset,
+        pages=len(pages),
+        recipients=len(users),
+        content_hash=upload_id,
+        accepted_at_ms=START_MS,
+        expires_at_ms=START_MS + 72 * 3_600_000,
+    )
+    request = replace(request, **changes)
+    key = keys.campaign_key("default", campaign_id).encode()
+    await publisher.publish([Outgoing(topics.campaign_requests, key, codec.encode(request))])
+    return request
+
+
+def page_record(
+    topics: Topics, campaign_id: str, upload_id: str, number: int, users: Sequence[str], partition: int | None = None
+) -> Outgoing:
+    """One page of an upload."""
+    page = AudiencePage("default", campaign_id, upload_id, number, tuple(map(Recipient, users)))
+    key = keys.campaign_key("default", campaign_id).encode()
+    return Outgoing(topics.audience, key, codec.encode(page), partition=partition)

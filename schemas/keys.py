@@ -379,6 +379,8 @@ REDIS_REBUILD = "rebuild:{epoch}"
 """Held by the process that rebuilds Redis; gone when Redis is emptied meanwhile."""
 REDIS_APPLIED = "applied:{epoch}"
 """Hash: topic and partition -> offset up to which the log had been applied when this Redis was last saved."""
+REDIS_BY_OFFSET = ("p:", "sup:", "in:")
+"""How keys begin whose content was stored by log offsets or comes back from the log: worthless beside another log."""
 
 
 def _short(text: str) -> str:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
@@ -25,6 +24,9 @@ from schemas.reports import Reader, Report
 from schemas.stores import SuppressionWrites
 from schemas.topics import Topics
 from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 log = logging.getLogger(__name__)
 

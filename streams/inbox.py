@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING
 
 from schemas import keys
 from schemas.clock import Clock
@@ -19,6 +18,9 @@ from streams import redis_door
 from streams.inbox_format import pack, unpack
 from streams.inbox_live import LiveInboxes
 from streams.shared_trips import SharedTrips
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 KEPT = 200
 KEPT_S = 30 * 24 * 3600

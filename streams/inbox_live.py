@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-from redis import exceptions
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from schemas import keys
 from schemas.errors import StoreDown
 from schemas.stores import InboxNews
+from streams import redis_door
 from streams.inbox_format import unpack
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
 
 BEHIND_MAX = 100
 """News that may wait for one screen."""
@@ -47,11 +49,7 @@ class LiveInboxes:
             await self._leave(channel, screen)
 
     async def close(self) -> None:
-        for screens in self._screens.values():
-            for screen in screens:
-                _dismiss(screen)
-        self._screens.clear()
-        self._confirmed.clear()
+        self._dismiss_all()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()
@@ -62,17 +60,18 @@ class LiveInboxes:
         self._screens.setdefault(channel, set()).add(screen)
         confirmed = self._confirmed.get(channel)
         try:
-            if confirmed is None:
-                confirmed = self._confirmed[channel] = asyncio.Event()
-                if self._pubsub is None:
-                    self._pubsub = self._redis.pubsub()
-                await self._pubsub.subscribe(channel)
-            if self._reader is None or self._reader.done():
-                self._reader = asyncio.create_task(self._read())
-            await asyncio.wait_for(confirmed.wait(), POLL_S)
-        except (exceptions.RedisError, OSError, TimeoutError) as error:
+            with redis_door.answering("inbox"):
+                if confirmed is None:
+                    confirmed = self._confirmed[channel] = asyncio.Event()
+                    if self._pubsub is None:
+                        self._pubsub = self._redis.pubsub()
+                    await self._pubsub.subscribe(channel)
+                if self._reader is None or self._reader.done():
+                    self._reader = asyncio.create_task(self._read())
+                await asyncio.wait_for(confirmed.wait(), POLL_S)
+        except BaseException:
             await self._leave(channel, screen)
-            raise StoreDown(f"Redis does not let us follow an inbox: {error}") from error
+            raise
 
     async def _leave(self, channel: bytes, screen: Screen) -> None:
         screens = self._screens.get(channel, set())
@@ -83,23 +82,21 @@ class LiveInboxes:
         self._confirmed.pop(channel, None)
         if self._pubsub is not None:
             try:
-                await self._pubsub.unsubscribe(channel)
-            except (exceptions.RedisError, OSError):
+                with redis_door.answering("inbox"):
+                    await self._pubsub.unsubscribe(channel)
+            except StoreDown:
                 await self._drop()
 
     async def _read(self) -> None:
         """Runs as long as anybody follows an inbox; dismisses everybody when the subscription is lost."""
         try:
             while self._screens and self._pubsub is not None:
-                message = await self._pubsub.get_message(timeout=POLL_S)
+                with redis_door.answering("inbox"):
+                    message = await self._pubsub.get_message(timeout=POLL_S)
                 if message is not None:
                     self._pass_on(message["type"], message["channel"], message["data"])
-        except (exceptions.RedisError, OSError):
-            for screens in self._screens.values():
-                for screen in screens:
-                    _dismiss(screen)
-            self._screens.clear()
-            self._confirmed.clear()
+        except StoreDown:
+            self._dismiss_all()
             await self._drop()
 
     def _pass_on(self, kind: str, channel: bytes, data: bytes) -> None:
@@ -113,10 +110,18 @@ class LiveInboxes:
             else:
                 screen.put_nowait(data)
 
+    def _dismiss_all(self) -> None:
+        for screens in self._screens.values():
+            for screen in screens:
+                _dismiss(screen)
+        self._screens.clear()
+        self._confirmed.clear()
+
     async def _drop(self) -> None:
         pubsub, self._pubsub = self._pubsub, None
         if pubsub is not None:
-            await pubsub.aclose()  # type: ignore[no-untyped-call]
+            with suppress(StoreDown), redis_door.answering("inbox"):
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
 
 
 async def _news(tenant: str, user_id: str, screen: Screen) -> AsyncIterator[InboxNews]:

@@ -3,7 +3,8 @@
 Redis is trusted while the key `epoch` holds the run_id of the server now running. After Redis was emptied
 the key is missing: all is put back. After a restart or a failover it is foreign, and Redis may have lost its
 last seconds: then the log is applied again from where Redis itself says it had got to (`applied`, which was
-lost together with whatever came after it), and at least `again` records before that.
+lost together with whatever came after it), and at least `again` records before that. When the log itself is
+another one than Redis was filled from, what was stored by its offsets is removed first: none of it compares.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING, Any
 
 from schemas import keys, metrics
 from schemas.errors import Poison, StoreDown, Transient
@@ -23,25 +22,34 @@ from schemas.stores import Epoch
 from streams import redis_door
 from streams.recipients_apply import Applier
 
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
 log = logging.getLogger(__name__)
+
+LOG_ID = "log"
+"""Field beside the applied offsets: which log they belong to."""
+SCAN_COUNT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:
     """look_s: how often the epoch is compared. again: records before the last applied one that are applied
-    again after a restart. lock_s: how long another process waits for one that died while rebuilding.
+    again after a restart: more than the engine has in flight, since its batches end in any order.
+    lock_s: how long another process waits for one that died while rebuilding.
     """
 
     look_s: float = 0.5
     batch: int = 500
-    again: int = 1_000
+    again: int = 5_000
     lock_s: float = 10.0
 
 
 class Rebuild:
     """Watches the epoch key and rebuilds when it does not fit. Any number of processes may run one.
 
-    partitions: topic -> how many the broker has. token: this process's own, any unique text.
+    partitions: topic -> how many the broker has. log_id: stands for the topics themselves (a hash of their ids):
+    another one means that they were created anew. token: this process's own, any unique text.
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class Rebuild:
         applier: Applier,
         log_reader: LogReader,
         partitions: Mapping[str, int],
+        log_id: str,
         token: str,
         options: RebuildOptions | None = None,
     ) -> None:
@@ -59,6 +68,7 @@ class Rebuild:
         self._applier = applier
         self._log_reader = log_reader
         self._places = [(topic, number) for topic in applier.topics for number in range(partitions[topic])]
+        self._log_id = log_id.encode()
         self._token = token
         self._options = options or RebuildOptions()
         self._script = redis_door.script("rebuild.lua")
@@ -79,9 +89,13 @@ class Rebuild:
         Raises Transient when Redis or the log gave up in between: look again.
         """
         stored = await self._ask("GET", keys.REDIS_EPOCH)
-        is_trusted = stored is not None and stored == self._epoch.run_id
+        filled_from = await self._ask("HGET", keys.REDIS_APPLIED, LOG_ID)
+        is_foreign = filled_from is not None and filled_from != self._log_id
+        is_trusted = stored is not None and stored == self._epoch.run_id and not is_foreign
         if not is_trusted and await self._locked():
-            await self._rebuild("all" if stored is None else "recent")
+            if is_foreign:
+                await self._forget()
+            await self._rebuild("all" if stored is None or is_foreign else "recent")
             is_trusted = True
         metrics.REDIS_DOWN.set(not is_trusted)
         return is_trusted
@@ -95,6 +109,20 @@ class Rebuild:
     async def _locked(self) -> bool:
         lock_ms = int(self._options.lock_s * 1000)
         return await self._ask("SET", keys.REDIS_REBUILD, self._token, "NX", "PX", lock_ms) is not None
+
+    async def _forget(self) -> None:
+        """Removes everything that was stored by offsets of another log. Nobody trusts Redis meanwhile."""
+        log.warning("redis.filled_from_another_log")
+        await self._ask("DEL", keys.REDIS_EPOCH, keys.REDIS_APPLIED)
+        for prefix in keys.REDIS_BY_OFFSET:
+            cursor = b"0"
+            while True:
+                cursor, found = await self._ask("SCAN", cursor, "MATCH", prefix + "{*", "COUNT", SCAN_COUNT)
+                for key in found:
+                    await self._ask("UNLINK", key)
+                await self._step("hold", self._epoch.run_id)
+                if not int(cursor):
+                    break
 
     async def _rebuild(self, kind: str) -> None:
         """From the log to Redis, up to what the log held when this began: newer records come by the handler."""
@@ -129,7 +157,8 @@ class Rebuild:
 
     async def _step(self, step: str, run_id: bytes, newest: Mapping[tuple[str, int], int] | None = None) -> None:
         """Raises StoreDown when Redis was emptied or somebody else rebuilds it: look again."""
-        places = [part for at, offset in (newest or {}).items() for part in (_name(*at), offset)]
+        places: list[str | bytes | int] = [LOG_ID, self._log_id] if step == "finish" else []
+        places += [part for at, offset in (newest or {}).items() for part in (_name(*at), offset)]
         lock_ms = int(self._options.lock_s * 1000)
         touched = (keys.REDIS_REBUILD, keys.REDIS_EPOCH, keys.REDIS_APPLIED)
         done = await self._ask("EVAL", self._script, 3, *touched, step, self._token, run_id, lock_ms, *places)

@@ -8,14 +8,16 @@ come in any order and any number: the higher offset stays. Readers ask with one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from redis.asyncio import Redis
 
 from schemas import facets, keys, messages
 from schemas.stores import Epoch, FacetWrite, Pipeline, Profile
 from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 MARK_KEPT_S = 7 * 24 * 3600
 """How long a lifted suppression remembers its offset: longer than any writer can lag behind."""

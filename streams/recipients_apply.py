@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING, Any
 
 from schemas import codec, facets, keys, metrics
 from schemas.clock import Clock
@@ -23,6 +21,9 @@ from schemas.topics import Topics
 from streams import redis_door
 from streams.inbox import RedisInbox
 from streams.recipients import RedisProfiles, RedisSuppressions, removed_names
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 CANCEL_KEPT_MS = 30 * 24 * 3_600_000
 

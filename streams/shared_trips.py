@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING
 
 from schemas.errors import StoreDown
 from schemas.stores import Pipeline
 from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 TRIP_MAX = 250
 Ask = Callable[[Pipeline], None]
@@ -57,7 +58,7 @@ class SharedTrips:
                 replies = await pipeline.execute(raise_on_error=False)
         return [
             StoreDown(f"Redis refused a command of the {self._store} store: {reply}")
-            if isinstance(reply, RedisError)
+            if isinstance(reply, Exception)
             else None
             for reply in replies
         ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING
 
 from schemas import keys, timeline
 from schemas.stores import Epoch
 from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 
 class RedisTimeline:

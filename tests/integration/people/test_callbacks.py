@@ -193,7 +193,7 @@ async def test_a_report_by_message_id_waits_for_our_own_mark_and_its_neighbours_
     world: World, client: Client, redis: Redis
 ) -> None:
     await world.post(
-        client, {"type": "delivered", "id": "m7"}, {"type": "delivered", "reference": world.reference(call=1)}
+        client, {"type": "delivered", "id": world.tenant}, {"type": "delivered", "reference": world.reference(call=1)}
     )
     for _ in range(2):
         [answer] = await world.route()
@@ -201,7 +201,7 @@ async def test_a_report_by_message_id_waits_for_our_own_mark_and_its_neighbours_
     [told] = world.log.records(TOPICS.status)
     batch = codec.decode(told.value, StatusBatch)
     assert (batch.row, [event.call for event in batch.events]) == ("c.spring.7", [1])
-    await run(redis, "SET", keys.redis_message("gateway", "m7"), world.reference(call=5))
+    await run(redis, "SET", keys.redis_message("gateway", world.tenant), world.reference(call=5), "EX", 60)
     assert [event[3] for event in events(await world.route())] == [5, 1]
 
 

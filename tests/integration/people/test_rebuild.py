@@ -69,10 +69,10 @@ class World:
         self.rebuild = self.rebuilder("one")
         self.handler = RouteRecipients(self.applier, self.rebuild)
 
-    def rebuilder(self, token: str, reader: LogReader | None = None) -> Rebuild:
+    def rebuilder(self, token: str, reader: LogReader | None = None, log_id: str = "log 1") -> Rebuild:
         counts = dict.fromkeys(self.applier.topics, PARTITIONS)
         options = RebuildOptions(batch=2, again=0)
-        return Rebuild(self.redis, self.epoch, self.applier, reader or self.log, counts, token, options)
+        return Rebuild(self.redis, self.epoch, self.applier, reader or self.log, counts, log_id, token, options)
 
     async def write(self, *outgoing: Outgoing) -> None:
         """Into the log and through the handler."""
@@ -178,6 +178,21 @@ async def test_a_redis_emptied_during_the_rebuild_is_not_trusted(world: World) -
     assert await run(world.redis, "GET", keys.REDIS_EPOCH) is None
     assert await world.rebuild.look()
     assert (await world.profiles.load("t", "u0")).opted_out("email", "x", "marketing")
+
+
+async def test_a_log_created_anew_is_believed_although_its_offsets_begin_again(world: World) -> None:
+    await world.rebuild.look()
+    await world.write(world.user("u1", "a@example.org"), world.user("u1", "b@example.org"), world.opt_out("u2"))
+    await world.write(world.message(), world.suppression())
+    world.log = MemoryLog(PARTITIONS)
+    await world.log.publish([world.user("u1", "new@example.org")])
+    again = world.rebuilder("one", log_id="log 2")
+    assert await again.look()
+    assert (await world.profiles.load("t", "u1")).email == "new@example.org"
+    assert (await world.profiles.load("t", "u2")).version == 0
+    assert await world.suppressions.load("t", "email", HASHED) == ""
+    assert (await world.inbox.view("t", "u1")).items == ()
+    assert await again.look()
 
 
 async def test_only_one_of_two_processes_rebuilds_and_the_other_takes_over_when_it_dies(world: World) -> None:

@@ -1,0 +1,95 @@
+"""Commits of the Kafka thread: progress every second, a partition's end, and marks of what is in hand alone.
+
+Progress goes by store_offsets and commit, so that a partition that is no longer ours cannot be rewound by us; the
+explicit commits happen only inside rebalance callbacks and between polls, while the partition is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from consumers.loop import starts
+from consumers.loop.tracker import Tracker
+from schemas import metrics
+
+log = logging.getLogger(__name__)
+
+Mark = tuple[Tracker, int | None, "asyncio.Future[None]"]
+
+
+class Commits:
+    """tell runs a call on the event loop; on_committed is told after each commit that the broker took."""
+
+    def __init__(
+        self, group: str, gap: Callable[[str], None], tell: Callable[..., None], on_committed: Callable[[], None]
+    ) -> None:
+        self._group = group
+        self._gap = gap
+        self._tell = tell
+        self._on_committed = on_committed
+        self.marks: queue.SimpleQueue[Mark] = queue.SimpleQueue()
+
+    def progress(self, consumer: Any, trackers: Iterable[Tracker]) -> None:
+        """Commits what moved, without waiting for the answer."""
+        moved = [tracker for tracker in trackers if tracker.watermark > tracker.committed]
+        if not moved:
+            return
+        self._gap("before_commit")
+        offsets = []
+        for tracker in moved:
+            tracker.committed, tracker.starts = tracker.watermark, 1
+            offsets.append(TopicPartition(tracker.topic, tracker.partition, tracker.committed, starts.running(1)))
+        consumer.store_offsets(offsets=offsets)
+        consumer.commit(asynchronous=True)
+
+    def end(self, consumer: Any, trackers: Sequence[Tracker]) -> None:
+        """The last commit for these partitions: what is done, and that they ended cleanly."""
+        self._gap("before_commit")
+        self._now(consumer, [(tracker, starts.CLEAN) for tracker in trackers])
+
+    def serve_marks(self, consumer: Any) -> None:
+        """Writes each wanted mark into the metadata and tells who waits for it."""
+        while not self.marks.empty():
+            tracker, offset, marked = self.marks.get()
+            if tracker.alive:
+                word = starts.running(tracker.starts) if offset is None else starts.alone(tracker.starts, offset)
+                self._now(consumer, [(tracker, word)])
+            self._tell(_resolve, marked)
+
+    def answered(self, error: Any, partitions: Sequence[Any]) -> None:
+        """librdkafka's on_commit; nothing new to commit is no failure."""
+        if error is not None and error.code() == KafkaError._NO_OFFSET:
+            return
+        if error is not None:
+            self._failed(error.str())
+            return
+        metrics.ENGINE_COMMITS.labels(self._group, "done").inc()
+        self._tell(self._on_committed)
+
+    def _now(self, consumer: Any, commits: Sequence[tuple[Tracker, str]]) -> None:
+        offsets = []
+        for tracker, metadata in commits:
+            tracker.committed = tracker.watermark
+            offsets.append(TopicPartition(tracker.topic, tracker.partition, tracker.committed, metadata))
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            # What was done is read again by whoever comes next; its claims absorb that.
+            self._failed(str(error))
+            return
+        self.answered(None, offsets)
+
+    def _failed(self, text: str) -> None:
+        metrics.ENGINE_COMMITS.labels(self._group, "failed").inc()
+        log.warning("engine.commit_failed", extra={"group": self._group, "error": text})
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

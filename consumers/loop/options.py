@@ -1,0 +1,57 @@
+"""Settings of the Kafka thread, and what they mean to librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PressureOptions:
+    """span: offsets between a partition's watermark and the newest record taken. records, bytes: read but not yet
+    handed to the handler, over all partitions that are not paused.
+    """
+
+    span: int = 5_000
+    records: int = 2_000
+    bytes: int = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """session_timeout_s: 10 for transactional work, 30 for bulk. strict_offsets: a committed offset below the
+    log's start is an error (else: go on at the start). drain_s: how long a partition that is taken away waits for
+    the work begun on it; far below max_poll_interval_s, for which the whole group would wait.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    session_timeout_s: float = 10.0
+    max_poll_interval_s: float = 120.0
+    prefetch_kbytes: int = 16_384
+    strict_offsets: bool = True
+    commit_every_s: float = 1.0
+    drain_s: float = 8.0
+    stop_s: float = 15.0
+    pressure: PressureOptions = field(default_factory=PressureOptions)
+
+
+def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
+    """The consumer's configuration."""
+    return {
+        **kafka,
+        "group.id": options.group,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Where a group has no offset yet, `assignment.begin` starts it at the log's beginning by itself.
+        "auto.offset.reset": "error" if options.strict_offsets else "earliest",
+        "session.timeout.ms": int(options.session_timeout_s * 1000),
+        "heartbeat.interval.ms": int(options.session_timeout_s * 1000 / 4),
+        "max.poll.interval.ms": int(options.max_poll_interval_s * 1000),
+        "queued.max.messages.kbytes": options.prefetch_kbytes,
+        "queued.min.messages": 10_000,
+        # The default of a second would let a full queue run dry before it is filled again.
+        "fetch.queue.backoff.ms": 20,
+    }

@@ -1,0 +1,167 @@
+"""Publishes what handlers answered: gathers answers for a moment, writes them in one call, then lets go of them.
+
+A record is finished only after everything it led to was acknowledged. A log that is away is tried again for ever;
+nothing is committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from consumers.loop.tracker import Tracker
+from retry_topics import dead_letters
+from schemas import codec, keys, messages, metrics, reasons
+from schemas.errors import Poison, Refused, Transient
+from schemas.records import Done, Outgoing, Publisher, Record
+
+log = logging.getLogger(__name__)
+
+EVENTS_A_BATCH = 200
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 30.0
+
+Park = Callable[[Record, str, str], Done]
+"""(record, reason, text) -> the answer that parks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxOptions:
+    """linger_s: how long answers are gathered, about 0.002 for transactional work and 0.05 for bulk; `answers` of
+    them are written at once.
+    """
+
+    status_topic: str = ""
+    linger_s: float = 0.002
+    answers: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answered record that waits for its publishing."""
+
+    tracker: Tracker
+    record: Record
+    done: Done
+
+
+class Outbox:
+    """on_finished gets the records whose publishing was acknowledged; on_broken ends the engine."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        options: OutboxOptions,
+        group: str,
+        park: Park,
+        rng: Random,
+        gap: Callable[[str], None],
+        on_finished: Callable[[Sequence[Entry]], None],
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
+        self._publisher = publisher
+        self._options = options
+        self._group = group
+        self._park = park
+        self._rng = rng
+        self._gap = gap
+        self._on_finished = on_finished
+        self._on_broken = on_broken
+        self._gathered: list[Entry] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def put(self, entry: Entry) -> None:
+        self._gathered.append(entry)
+        if len(self._gathered) >= self._options.answers:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._options.linger_s, self.flush)
+
+    def flush(self) -> None:
+        """Begins to write what was gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered:
+            entries, self._gathered = self._gathered, []
+            task = asyncio.get_running_loop().create_task(self._write(entries))
+            self._writing.add(task)
+            task.add_done_callback(self._written)
+
+    def close(self) -> None:
+        """Gives up what is not acknowledged: it was not committed either."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._writing:
+            task.cancel()
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_broken(error)
+
+    async def _write(self, entries: Sequence[Entry]) -> None:
+        try:
+            await self._publish(self._outgoing(entries))
+        except (Poison, Refused) as error:
+            await self._write_singly(entries, error)
+            return
+        self._gap("after_publish")
+        for entry in entries:
+            if entry.done.acked is not None:
+                self._acknowledge(entry)
+        self._on_finished(entries)
+
+    async def _write_singly(self, entries: Sequence[Entry], error: Poison | Refused) -> None:
+        """Nothing was written, since one of them cannot be: write each by itself and park the one to blame."""
+        if len(entries) > 1:
+            for entry in entries:
+                await self._write([entry])
+            return
+        entry = entries[0]
+        reason = error.reason if isinstance(error, Poison) else reasons.ParkReason.INTERNAL_ERROR
+        parked = self._park(entry.record, reason, error.text)
+        try:
+            await self._publish(self._outgoing([Entry(entry.tracker, entry.record, parked)]))
+        except Poison:
+            await self._publish([dead_letters.stub(letter) for letter in parked.publish])
+        self._on_finished([Entry(entry.tracker, entry.record, parked)])
+
+    async def _publish(self, outgoing: Sequence[Outgoing]) -> None:
+        """Returns once the log has it all, however long that takes."""
+        wait_s = RETRY_FIRST_S
+        while True:
+            try:
+                await self._publisher.publish(outgoing)
+                return
+            except Transient as error:
+                log.warning("outbox.log_unavailable", extra={"group": self._group, "error": str(error)})
+            await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
+            wait_s = min(RETRY_MOST_S, wait_s * 2)
+
+    def _outgoing(self, entries: Sequence[Entry]) -> list[Outgoing]:
+        """The records to write: what handlers want written, and the status events of one row together."""
+        outgoing: list[Outgoing] = []
+        rows: dict[tuple[str, str], list[messages.StatusEvent]] = {}
+        for entry in entries:
+            outgoing += entry.done.publish
+            for event in entry.done.events:
+                rows.setdefault((event.tenant, event.row), []).append(event.event)
+        for (tenant, row), events in rows.items():
+            key = keys.row_key(tenant, row).encode()
+            for first in range(0, len(events), EVENTS_A_BATCH):
+                batch = messages.StatusBatch(tenant, row, tuple(events[first : first + EVENTS_A_BATCH]))
+                outgoing.append(Outgoing(self._options.status_topic, key, codec.encode(batch)))
+                metrics.ENGINE_STATUS_BATCHES.labels(self._group).inc()
+        return outgoing
+
+    def _acknowledge(self, entry: Entry) -> None:
+        assert entry.done.acked is not None
+        try:
+            entry.done.acked()
+        except Exception:
+            log.exception("outbox.acked_failed", extra={"topic": entry.record.topic, "offset": entry.record.offset})

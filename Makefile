@@ -17,7 +17,7 @@ $(ENVIRONMENT): requirements.lock pyproject.toml deploy/environment.sh
 	@touch $@
 
 demo: $(ENVIRONMENT) ## See it work: four channels, a campaign of 20,000, a worker killed in the middle
-	@$(BIN)/python -m deploy.demo
+	@$(BIN)/tidings demo
 
 test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
 	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance

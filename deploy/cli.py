@@ -193,6 +193,14 @@ def simulate(
     running.run("simulate", lambda: command.simulate(chosen))
 
 
+@app.command()
+def demo() -> None:
+    """See it work: four channels, a campaign of 20,000, a worker killed in the middle."""
+    from deploy.demo import story
+
+    sys.exit(story.run())
+
+
 @keys.command("create")
 def keys_create(
     scopes: Annotated[str, typer.Option(help="Comma-separated: send,campaigns,users,read,operate.")],

@@ -37,11 +37,22 @@ CreateTopics = Callable[..., None]
 
 @pytest.fixture(scope="session")
 def local_stack(request: pytest.FixtureRequest) -> Iterator[stack.Stack]:
+    _remove_leftovers()
     folder = places.home() / f"test-{os.getpid()}"
     with stack.running(folder, os.environ) as running:
         request.config.stash[_LOGS] = running.logs
         yield running
-    shutil.rmtree(folder, ignore_errors=True)
+    if not request.session.testsfailed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_leftovers() -> None:
+    """Folders of failed or killed runs are kept for their logs until the next run."""
+    for folder in places.home().glob("test-*"):
+        try:
+            os.kill(int(folder.name.removeprefix("test-")), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

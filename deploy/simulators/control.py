@@ -2,7 +2,7 @@
 
 GET  /ledger                    summary; ?keys=1 one JSON line per key; ?key=KEY the calls and sends of one key
 POST /ledger/reset              forget everything
-GET  /messages                  the newest calls in full; ?to=ADDRESS only those
+GET  /messages                  the newest calls in full; ?to=ADDRESS, ?service=/send only those
 GET  /faults   POST /faults     {"service": "/send" | "smtp" | "*", ...}; DELETE /faults: back to the start
 GET  /healthz
 """
@@ -65,8 +65,13 @@ class Control:
                 yield f'{{"service":{json.dumps(name)},"key":"{key:016x}","calls":{calls},"sends":{sends}}}\n'
 
     def _messages(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        wanted = query.get("to", [""])[0]
-        return [m for m in self._ledger.messages if not wanted or m["message"].get("to") == wanted]
+        to, service = query.get("to", [""])[0], query.get("service", [""])[0]
+        return [
+            {"service": name, "at": message.at_s, "key": message.key, "message": message.content}
+            for name, book in self._ledger.services.items()
+            for message in book.messages
+            if (not service or name == service) and (not to or message.content.get("to") == to)
+        ]
 
     def _set_faults(self, body: bytes) -> list[bytes]:
         try:

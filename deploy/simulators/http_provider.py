@@ -20,7 +20,7 @@ import httptools
 
 from deploy.simulators.callbacks import Callbacks
 from deploy.simulators.faults import DROP_REPLY, HANG, Board, Faults
-from deploy.simulators.ledger import Ledger, Service, short_hash
+from deploy.simulators.ledger import Ledger, Message, Service, short_hash
 
 BODY_MAX = 8 << 20
 _DONE = b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
@@ -143,7 +143,7 @@ class HttpProvider(asyncio.Protocol):
         now_s = time.time()
         already = faults.idempotent and service.of(key)["sends"] > 0
         number = service.begin(key, now_s)
-        world.ledger.messages.append({"service": name, "at": now_s, "key": key_text, "message": message})
+        service.messages.append(Message(now_s, key_text, message))
         to, reference = str(message.get("to", "")), str(message.get("reference", ""))
         return _Call(service, name, faults, key, number, to, reference, already, request.keep_alive)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -24,8 +25,17 @@ def short_hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A call in full: when it was read, its key, and what it said."""
+
+    at_s: float
+    key: str
+    content: dict[str, Any]
+
+
 class Service:
-    """The book of one service."""
+    """The book of one service, with its newest messages."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -34,6 +44,7 @@ class Service:
         self.in_flight = 0
         self.max_in_flight = 0
         self.answers: Counter[str] = Counter()
+        self.messages: deque[Message] = deque(maxlen=MESSAGES_KEPT)
         self._keys: dict[int, int] = {}
         self._recipients: set[int] = set()
         self._keys_sent = 0
@@ -96,12 +107,11 @@ class Service:
 
 
 class Ledger:
-    """All services together, the newest messages in full, and what became of callbacks."""
+    """All services together, and what became of callbacks."""
 
     def __init__(self) -> None:
         self.services: dict[str, Service] = {}
         self.callbacks: Counter[str] = Counter()
-        self.messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES_KEPT)
 
     def service(self, name: str) -> Service:
         found = self.services.get(name)
@@ -113,7 +123,6 @@ class Ledger:
         """Forgets everything; calls still in flight end in a book nobody reads."""
         self.services.clear()
         self.callbacks.clear()
-        self.messages.clear()
 
     def summary(self) -> dict[str, Any]:
         """Sums over all services, then each of them."""

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy.simulators.faults import DROP_REPLY, HANG, Board
-from deploy.simulators.ledger import Ledger, short_hash
+from deploy.simulators.ledger import Ledger, Message, short_hash
 
 SERVICE = "smtp"
 SIZE_MAX = 10 << 20
 LINE_MAX = 4096
 _END = b"\r\n.\r\n"
 _ADDRESS = re.compile(rb"^(?:FROM|TO):\s*<([^>]*)>", re.IGNORECASE)
-_KEY = re.compile(rb"^(?:x-tidings-delivery-key|message-id):[ \t]*([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)", re.IGNORECASE | re.MULTILINE)
+_KEY = re.compile(
+    rb"^(?:x-tidings-delivery-key|message-id):[ \t]*([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)", re.IGNORECASE | re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ class SmtpServer(asyncio.Protocol):
         number = service.begin(key, now_s)
         text = content.decode("utf-8", "replace")
         message = {"from": self._sender.decode("utf-8", "replace"), "to": recipients[0], "content": text}
-        self._ledger.messages.append({"service": SERVICE, "at": now_s, "key": key_text, "message": message})
+        service.messages.append(Message(now_s, key_text, message))
         fate = faults.fate(key, number)
         self._open_call = self._waiting = True
         if fate == HANG:

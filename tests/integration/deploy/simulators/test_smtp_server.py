@@ -52,7 +52,7 @@ async def test_letters_on_one_connection_are_taken_and_counted(simulator: run.Ru
     await _session(simulator, act)
     summary = simulator.ledger.summary()["services"]["smtp"]
     assert (summary["sends"], summary["repeats"], summary["distinct_recipients"]) == (4, 1, 1)
-    content = simulator.ledger.messages[0]["message"]["content"]
+    content = simulator.ledger.service("smtp").messages[0].content["content"]
     assert "hello\r\n.\r\n..dots" in content
 
 

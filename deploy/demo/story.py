@@ -1,0 +1,135 @@
+"""The demo from beginning to end: start everything, send, kill, wait, judge, stop.
+
+Exit code 0 only when nothing was lost, and every repeat was owned up to and explained by the kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from deploy import settings
+from deploy.demo import campaign, judge, outside, people, place, programs, singles
+from deploy.demo.door import Door, Untrue
+from deploy.demo.outside import Outside
+from deploy.demo.place import Place
+from deploy.local import places, stack
+
+REQUEST_TIMEOUT_S = 60
+
+
+def run() -> int:
+    """The exit code."""
+    console, began_s = Console(), time.monotonic()
+    folder = place.empty_folder()
+    console.print("Tidings demo. Starting Kafka and Redis (the first time this fetches them)", highlight=False)
+    try:
+        with stack.running(folder, os.environ) as running:
+            chosen = place.prepare(folder, running)
+            os.environ.update(chosen.environment)
+            verdict = asyncio.run(_whole(chosen, console))
+    except (Untrue, TimeoutError) as wrong:
+        console.print(f"[red]{type(wrong).__name__}: {wrong}[/red]\nLogs: {folder}", highlight=False)
+        return 1
+    console.print(
+        f"everything is stopped again after {time.monotonic() - began_s:.0f} s; logs: {folder}", highlight=False
+    )
+    console.print(verdict.line(), highlight=False)
+    return 0 if verdict.holds() else 1
+
+
+async def _whole(chosen: Place, console: Console) -> judge.Verdict:
+    fate = f'{{"answer_ms": {place.ANSWER_MS}}}'
+    async with programs.running(chosen, "simulate", "--faults", fate), programs.running(chosen, "up"):
+        console.print(f"Tidings runs. API and its documentation: {chosen.api}/docs", highlight=False)
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as client:
+            try:
+                return await _story(chosen, Door(client, chosen.api), Outside(client, chosen.outside), console)
+            except (Untrue, TimeoutError):
+                _show_logs(chosen, console)
+                raise
+
+
+async def _story(chosen: Place, door: Door, world: Outside, console: Console) -> judge.Verdict:
+    stored = await door.load(_profiles())
+    console.print(f"{stored:,} people are stored, with devices, languages and opt-outs", highlight=False)
+    sent = singles.Singles()
+    await singles.send_all(door, sent)
+    await singles.await_ends(door, sent)
+    await singles.check_inboxes(door)
+    calm_s = await singles.latencies_s(world, sent.codes)
+    console.print(f"{sent.deliveries} single deliveries by SMS, push, mail and in the app: all sent", highlight=False)
+    before = await world.ledger()
+    told, killed = await _campaign(chosen, door, world, sent, console)
+    await singles.await_ends(door, sent)
+    rush_s = await singles.latencies_s(world, sent.rush)
+    ledger = await world.ledger()
+    console.print(_table(told, sent, {"calm": calm_s, "during the campaign": rush_s}, ledger))
+    return _judge(told, sent, killed, before, ledger)
+
+
+def _profiles() -> list[dict[str, Any]]:
+    return [*map(people.customer, range(people.CUSTOMERS)), *map(people.reader, range(people.STORED))]
+
+
+async def _campaign(
+    chosen: Place, door: Door, world: Outside, sent: singles.Singles, console: Console
+) -> tuple[dict[str, Any], campaign.Killed]:
+    """The campaign, with login codes going on beside it."""
+    ledger, over = await world.ledger(), asyncio.Event()
+    before = sum(outside.of(ledger, service)["distinct_keys"] for service in (outside.PUSH, outside.MAIL))
+    watch = campaign.Watch(door, world, before)
+    await campaign.start(door)
+    console.print(f"campaign of {people.AUDIENCE:,} accepted", highlight=False)
+    rush = asyncio.create_task(singles.rush(door, sent, over))
+    try:
+        _, killed = await campaign.follow(watch, chosen, settings.load(chosen.settings), console)
+    finally:
+        over.set()
+    await rush
+    told = await campaign.await_reports(watch)
+    await campaign.check_recipients(door, told)
+    return told, killed
+
+
+def _judge(
+    told: dict[str, Any], sent: singles.Singles, killed: campaign.Killed, before: dict[str, Any], ledger: dict[str, Any]
+) -> judge.Verdict:
+    expected = people.expected()
+    wanted = {outside.PUSH: expected.push, outside.MAIL: expected.email, outside.SMS: len(sent.rush)}
+    services = (outside.PUSH, outside.MAIL, outside.SMS)
+    reached = {s: outside.of(ledger, s)["distinct_keys"] - outside.of(before, s)["distinct_keys"] for s in services}
+    lost, unasked = judge.lost_and_unasked(wanted, reached)
+    possible = told["possible_duplicates"] + sent.possible_duplicates
+    return judge.Verdict(ledger["repeats"], possible, killed.in_flight, lost, unasked)
+
+
+def _table(told: dict[str, Any], sent: singles.Singles, latencies_s: dict[str, Any], ledger: dict[str, Any]) -> Table:
+    table = Table(title="What became of everything", show_header=False)
+    rows = {"accepted": f"{told['expected']:,} in the campaign, {len(sent.ids):,} single"}
+    rows["sent"] = f"{told['progress']['sent']:,} in the campaign, {sent.deliveries:,} single deliveries"
+    rows["delivered"] = f"{told['progress']['delivered']:,} reported by the push gateway; mail is not reported"
+    rows |= {f"suppressed: {reason}": f"{count:,}" for reason, count in sorted(told["reasons"].items())}
+    for when, values in latencies_s.items():
+        p50, p99 = (judge.percentile(values, share) * 1000 for share in (0.5, 0.99))
+        rows[f"login code, request to provider, {when}"] = f"p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(values)} codes)"
+    for service, book in sorted(ledger["services"].items()):
+        rows[f"{service}: most in one second"] = f"{book['max_per_second']:,}"
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _show_logs(chosen: Place, console: Console) -> None:
+    """The end of what the supervisor said, and of every process that complained."""
+    for log in (chosen.folder / "up.log", *sorted(chosen.logs.glob("*.log"))):
+        lines = [line for line in places.tail(log, 400).splitlines() if '"error"' in line or "Traceback" in line]
+        if lines or log.name == "up.log":
+            console.print(f"--- {log.name}\n{places.tail(log, 12)}", highlight=False, markup=False)

@@ -1,48 +1,70 @@
-"""How many recipients of a campaign stand where: sums of what its rows' slots say, never increments of events.
+"""How many recipients of a campaign stand where: sums of what slots say, never increments of events.
 
-A vector covers one campaign in one status partition. It is rebuilt from the rows on assignment and then moved
-by the difference each changed slot makes; what is published are absolute numbers.
+Each row keeps the vector of its own slots; the vector of a campaign in one status partition is the sum over its
+rows, rebuilt on assignment and then moved as rows change. What is published are absolute numbers.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 
-from schemas import rows, slots, states
+from schemas import states
 from schemas.messages import CampaignProgress
 from schemas.slots import Tally
 
+PACKED_PAIRS_MAX = 100
+"""Different (outcome, reason) pairs that a row keeps counts of; a row with more is counted slot by slot."""
+_UNPACKED = 255
 _HAS_REASON = (states.FAILED, states.SUPPRESSED, states.CANCELLED, states.EXPIRED)
-NOTHING = Tally()
+_HEAD = struct.Struct("<BBBHB")
 
 
 class Vector:
-    """Counts of one campaign in one partition."""
+    """Counts of one row, or of one campaign in one partition. outcomes: by (kind, reason) codes."""
 
     def __init__(self) -> None:
         self.planned = 0
-        self.finished = 0
         self.sent = 0
         self.delivered = 0
         self.doubled = 0
-        self._outcomes: Counter[tuple[int, int]] = Counter()
+        self.outcomes: Counter[tuple[int, int]] = Counter()
 
     def move(self, before: Tally, after: Tally) -> None:
         """A slot that stood at `before` now stands at `after`."""
-        self._add(before, -1)
-        self._add(after, 1)
+        if before == after:
+            return
+        self.planned += after.planned - before.planned
+        self.sent += after.sent - before.sent
+        self.delivered += after.delivered - before.delivered
+        self.doubled += after.doubled - before.doubled
+        if before.outcome:
+            self.outcomes[before.outcome, before.reason] -= 1
+        if after.outcome:
+            self.outcomes[after.outcome, after.reason] += 1
 
-    def add_row(self, row: rows.Row) -> None:
-        for slot in row.slots():
-            self._add(slots.tally(slot), 1)
+    def add(self, other: Vector, sign: int = 1) -> None:
+        """Adds (or with sign -1 takes away) all of another vector."""
+        self.planned += sign * other.planned
+        self.sent += sign * other.sent
+        self.delivered += sign * other.delivered
+        self.doubled += sign * other.doubled
+        for pair, number in other.outcomes.items():
+            self.outcomes[pair] += sign * number
+
+    def copy(self) -> Vector:
+        same = Vector()
+        same.add(self)
+        return same
 
     def progress(self, tenant: str, campaign_id: str, partition: int, version: int) -> CampaignProgress:
         """The counts as they are published."""
         outcomes: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
-        for (kind, reason), number in self._outcomes.items():
-            outcomes[states.STATES[kind]] += number
-            if reason and kind in _HAS_REASON:
+        for (kind, reason), number in self.outcomes.items():
+            if number:
+                outcomes[states.STATES[kind]] += number
+            if number and reason and kind in _HAS_REASON:
                 reasons[states.REASON_TEXTS[reason]] += number
         return CampaignProgress(
             tenant,
@@ -50,20 +72,31 @@ class Vector:
             partition,
             version,
             self.planned,
-            self.finished,
+            self.outcomes.total(),
             self.sent,
             self.delivered,
-            {state: number for state, number in outcomes.items() if number},
-            {reason: number for reason, number in reasons.items() if number},
+            dict(outcomes),
+            dict(reasons),
             self.doubled,
         )
 
-    def _add(self, tally: Tally, sign: int) -> None:
-        planned, sent, delivered, outcome, reason, doubled = tally
-        self.planned += sign * planned
-        self.sent += sign * sent
-        self.delivered += sign * delivered
-        self.doubled += sign * doubled
-        if outcome:
-            self.finished += sign
-            self._outcomes[outcome, reason] += sign
+    def pack(self) -> bytes:
+        """The bytes of a row's counts, the same for the same content."""
+        pairs = sorted((pair, number) for pair, number in self.outcomes.items() if number)
+        doubled = min(self.doubled, 65_535)
+        if len(pairs) > PACKED_PAIRS_MAX or doubled != self.doubled:
+            return _HEAD.pack(0, 0, 0, 0, _UNPACKED)
+        head = _HEAD.pack(self.planned, self.sent, self.delivered, doubled, len(pairs))
+        return head + bytes(byte for (kind, reason), number in pairs for byte in (kind, reason, number))
+
+    @staticmethod
+    def unpack(raw: bytes, at: int) -> tuple[Vector | None, int]:
+        """(the vector packed at this place, where it ends); None when it did not fit there."""
+        vector = Vector()
+        vector.planned, vector.sent, vector.delivered, vector.doubled, pairs = _HEAD.unpack_from(raw, at)
+        at += _HEAD.size
+        if pairs == _UNPACKED:
+            return None, at
+        for place in range(at, at + 3 * pairs, 3):
+            vector.outcomes[raw[place], raw[place + 1]] = raw[place + 2]
+        return vector, at + 3 * pairs

@@ -16,6 +16,7 @@ from schemas.states import BOUNCED, DELIVERED, UNDELIVERED, Call, Delivery, End,
 DELIVERY_MAX_BYTES = 24
 _SLOT = struct.Struct("<BB")
 _PLAN = struct.Struct("<HIH")
+_SLOT_END = struct.Struct("<BBI")
 _END = struct.Struct("<BBBI")
 _WAIT = struct.Struct("<BHBBI")
 _WAIT_BESIDE = struct.Struct("<BHBB")
@@ -40,7 +41,7 @@ def pack(slot: Slot) -> bytes:
         user = plan.user_id.encode()
         parts += (_PLAN.pack(*split(plan.source_offset), len(user)), user)
     if end is not None:
-        parts.append(_END.pack(end.generation, end.kind, end.reason, end.at_ms // 1000))
+        parts.append(_SLOT_END.pack(end.kind, end.reason, end.at_ms // 1000))
     if wait is not None:
         parts.append(_WAIT.pack(wait.generation, wait.hop, wait.kind, wait.reason, wait.until_ms // 1000))
     for name in planned:
@@ -72,9 +73,9 @@ def unpack(raw: bytes) -> Slot:
         offset, user = joined(high, low), raw[at : at + length].decode()
         at += length
     if flags & _HAS_END:
-        generation, kind, reason, seconds = _END.unpack_from(raw, at)
-        at += _END.size
-        end = End(generation, seconds * 1000, kind, reason, "")
+        kind, reason, seconds = _SLOT_END.unpack_from(raw, at)
+        at += _SLOT_END.size
+        end = End(0, seconds * 1000, kind, reason, "")
     if flags & _HAS_WAIT:
         generation, hop, kind, reason, seconds = _WAIT.unpack_from(raw, at)
         at += _WAIT.size

@@ -1,9 +1,9 @@
 """A status row as packed bytes: up to 250 slots of a campaign's page, or 16 single notifications.
 
 Slots are unpacked one by one and only when touched, so a few events on a big row stay cheap. A campaign's row
-is always below 64 KB: at most 250 slots of 21 bytes + 8 deliveries of 24 bytes, 12,000 bytes of user ids, a head
-of 149. Times there are whole seconds, and texts and providers are not kept; singles keep everything.
-Layout: head, the length of each slot's body (2 bytes each), the bodies.
+is always below 64 KB: at most 250 slots of 20 bytes + 8 deliveries of 24 bytes, 12,000 bytes of user ids, a head
+of 149 and counts of 306. Times there are whole seconds, and texts and providers are not kept; singles keep
+everything. Layout: head, counts, the length of each slot's body (2 bytes each), the bodies.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from schemas import keys, packed_slots, slots, states
+from schemas.counts import Vector
 from schemas.errors import Poison
 from schemas.messages import StatusEvent
 from schemas.reasons import ParkReason
@@ -37,12 +38,16 @@ class Shared(NamedTuple):
 
 
 class Row:
-    """A row being worked on. touched_ms: when something last changed it (status record's time, whole seconds)."""
+    """A row being worked on. touched_ms: when something last changed it (status record's time, whole seconds).
+
+    counts: the sum over its slots, kept in the row so that a partition's rows can be counted without opening slots.
+    """
 
     def __init__(self, campaign: bool, raw: bytes | None = None) -> None:
         self.campaign = campaign
         self.touched_ms = 0
         self.shared = Shared(NO_OFFSET, 0, "")
+        self.counts = Vector()
         self._bodies: list[bytes] = []
         if raw is not None:
             self._unpack(raw)
@@ -59,16 +64,18 @@ class Row:
     def slots(self) -> Iterator[Slot]:
         return map(self.slot, range(len(self._bodies)))
 
-    def put(self, index: int, slot: Slot) -> bool:
-        """Stores the slot; whether that changed the row. Raises Poison for a position no row has."""
-        body = packed_slots.pack(slot) if self.campaign else _pack_long(slot)
+    def put(self, index: int, before: Slot, after: Slot) -> bool:
+        """Stores a slot that was `before`; whether that changed the row. Raises Poison for a position no row has."""
         bodies = self._bodies
         if not 0 <= index < len(bodies):
             check_slot(index, self.campaign)
             bodies.extend([b""] * (index + 1 - len(bodies)))
+        body = packed_slots.pack(after) if self.campaign else _pack_long(after)
         if bodies[index] == body:
             return False
         bodies[index] = body
+        if self.campaign:
+            self.counts.move(slots.tally(before), slots.tally(after))
         return True
 
     def learn(self, event: StatusEvent) -> bool:
@@ -92,7 +99,8 @@ class Row:
         )
         template = self.shared.template.encode()
         about = _ABOUT.pack(*packed_slots.split(self.shared.accepted_at_ms), len(template))
-        return b"".join((head, about, template, struct.pack(f"<{len(lengths)}H", *lengths), *self._bodies))
+        counted = self.counts.pack() if self.campaign else b""
+        return b"".join((head, about, template, counted, struct.pack(f"<{len(lengths)}H", *lengths), *self._bodies))
 
     def _unpack(self, raw: bytes) -> None:
         version, campaign, seconds, count, *offset = _HEAD.unpack_from(raw)
@@ -103,17 +111,38 @@ class Row:
         self.touched_ms = seconds * 1000
         self.shared = Shared(packed_slots.joined(*offset), packed_slots.joined(*accepted), raw[at : at + text].decode())
         at += text
+        counted = None
+        if self.campaign:
+            counted, at = Vector.unpack(raw, at)
         lengths = struct.unpack_from(f"<{count}H", raw, at)
         at += 2 * count
         ends = accumulate(lengths, initial=at)
         next(ends)
         self._bodies = [raw[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        self.counts = counted or self._recounted()
+
+    def _recounted(self) -> Vector:
+        counts = Vector()
+        for slot in self.slots() if self.campaign else ():
+            counts.move(slots.NOTHING, slots.tally(slot))
+        return counts
 
 
 def check_slot(index: int, campaign: bool) -> None:
     """Raises Poison for a position that no row has."""
     if not 0 <= index < (CAMPAIGN_SLOTS if campaign else keys.SLOTS_PER_ROW):
         raise Poison(ParkReason.BAD_REQUEST, f"no status row has a slot {index}")
+
+
+def counts(raw: bytes) -> Vector:
+    """The sum over a campaign row's slots, as a rule without opening them."""
+    at = _HEAD.size + _ABOUT.size + raw[_HEAD.size + _ABOUT.size - 1]
+    return Vector.unpack(raw, at)[0] or Row(True, raw).counts
+
+
+def is_campaign(raw: bytes) -> bool:
+    """Which kind of row these bytes are."""
+    return raw[1] == 1
 
 
 def touched_ms(raw: bytes) -> int:

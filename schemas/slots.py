@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """added: deliveries that a fallback added. end, wait: of the whole slot; wait only until there is a plan or end."""
+    """added: what fallbacks added. end: the earliest of the whole slot; wait: only until there is a plan or end."""
 
     plan: Plan | None
     deliveries: dict[str, Delivery]
@@ -61,6 +61,9 @@ class Tally(NamedTuple):
     doubled: int = 0
 
 
+NOTHING = Tally()
+
+
 def merge(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
     """The slot with one more event; the very same object when it tells nothing new.
 
@@ -69,12 +72,22 @@ def merge(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
     kind = states.KIND_CODES[event.kind]
     if kind == _PLANNED:
         return _with_plan(slot, event, exact)
-    name = event.delivery or _name_by_index(slot, event.index)
+    name = name_of(slot, event)
     if not name:
         return _with_slot_event(slot, event, kind, exact)
     _check(name)
     slot = _with_delivery(slot, name, states.of_event(event, kind, exact))
     return _with_added(slot, event.next) if event.next else slot
+
+
+def name_of(slot: Slot, event: StatusEvent) -> str:
+    """The delivery an event speaks of; "#<number>" while nobody knows which that is; "": the whole slot."""
+    index = event.index
+    if event.delivery or index < 0:
+        return event.delivery
+    if slot.plan is not None and index < len(slot.plan.names):
+        return slot.plan.names[index]
+    return keys.fallback_name(index) or f"#{index}"
 
 
 def counted(slot: Slot) -> tuple[str, ...]:
@@ -234,8 +247,8 @@ def _with_slot_event(slot: Slot, event: StatusEvent, kind: int, exact: bool) -> 
     if event.user_id:
         slot = _with_better_plan(slot, _plan(event, NO_OFFSET, exact)._replace(empty=True, names=()))
     if kind in states.ENDS:
-        end = states.end_of(event, kind, exact)
-        if slot.end is None or (-end.generation, end) < (-slot.end.generation, slot.end):
+        end = states.end_of(event, kind, exact)._replace(generation=0)
+        if slot.end is None or end < slot.end:
             return slot._replace(end=end, wait=None)
     elif kind in states.WAITS and slot.end is None and not has_plan(slot):
         wait = states.wait_of(event, kind, exact)
@@ -273,15 +286,6 @@ def _bounded(slot: Slot) -> Slot:
         return slot if added is slot.added else slot._replace(added=added)
     kept = inside.union(sorted(outside)[: MAX_DELIVERIES - len(inside)])
     return slot._replace(added=added, deliveries={n: parts for n, parts in slot.deliveries.items() if n in kept})
-
-
-def _name_by_index(slot: Slot, index: int) -> str:
-    """The delivery with this number; "#<number>" while nobody knows which that is; "" without a number."""
-    if index < 0:
-        return ""
-    if slot.plan is not None and index < len(slot.plan.names):
-        return slot.plan.names[index]
-    return keys.fallback_name(index) or f"#{index}"
 
 
 @lru_cache(maxsize=4096)

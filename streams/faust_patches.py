@@ -1,0 +1,138 @@
+"""Repairs of faust-streaming 0.15.3, without which records and rows can be lost silently.
+
+1. `Consumer._new_offset` commits past a record that is still being worked on.
+2. `ProducerBuffer.flush` gives up after 100 ms without progress, and the commit goes on.
+3. A failed send is only logged, and the commit goes on: `FailedSends` ends the process instead.
+4. A record skipped because it was fetched before a rebalance is acknowledged in the new assignment.
+Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
+read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import faust
+from faust.exceptions import ProducerSendError
+from faust.transport.consumer import Consumer
+from faust.transport.drivers.aiokafka import Producer
+from faust.transport.producer import ProducerBuffer
+from mode.utils.futures import notify
+
+from schemas.errors import Misconfigured
+
+log = logging.getLogger(__name__)
+
+FAUST_VERSION = "0.15.3"
+FLUSH_TIMEOUT_S = 60.0
+"""A buffer that is not drained by then fails the commit, and with it the process."""
+UNPATCHED = {
+    "new_offset": Consumer._new_offset,
+    "buffer_flush": ProducerBuffer.flush,
+    "send_pending": ProducerBuffer._send_pending,
+    "producer_flush": Producer.flush,
+    "ack": Consumer.ack,
+}
+"""The originals, for the tests that show why each repair is needed."""
+
+
+def apply() -> None:
+    """Puts the repairs in place, for every Faust application of this process. Doing it again changes nothing."""
+    Consumer._new_offset = new_offset
+    ProducerBuffer.flush = buffer_flush
+    ProducerBuffer._send_pending = send_pending
+    Producer.flush = producer_flush
+    Consumer.ack = ack
+
+
+def check_version() -> None:
+    """Raises Misconfigured when the installed Faust is not the one these repairs were written for."""
+    installed = version("faust-streaming")
+    if installed != FAUST_VERSION:
+        raise Misconfigured(f"faust-streaming {installed} is installed, but only {FAUST_VERSION} is known to be safe")
+
+
+def check_guarantee(processing_guarantee: str) -> None:
+    """Raises Misconfigured for exactly_once: in this release it duplicates, crashes and loses table writes."""
+    if processing_guarantee != "at_least_once":
+        raise Misconfigured(
+            f"processing_guarantee {processing_guarantee!r} cannot be used: set it to at_least_once. Counts and "
+            "statuses are exact all the same, as every merge may be repeated"
+        )
+
+
+class FailedSends(faust.Sensor):
+    """Ends the process at the first send that failed: what it should have written may be nowhere else."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._on_failure = on_failure
+
+    def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
+        producer.failed_send = exc
+        log.critical("faust.send_failed", extra={"error": str(exc)[:200]})
+        self._on_failure(exc)
+
+
+def new_offset(self: Any, tp: Any) -> int | None:
+    """The offset that may be committed: never past a record that was handed out and not acknowledged yet."""
+    in_work = min((message.offset for message in self._unacked_messages if message.tp == tp), default=None)
+    acked = self._acked[tp]
+    if in_work is None or not acked:
+        return original_new_offset(self, tp)
+    held_back = [offset for offset in acked if offset >= in_work]
+    acked[:] = [offset for offset in acked if offset < in_work]
+    try:
+        return original_new_offset(self, tp) if acked else None
+    finally:
+        acked.extend(held_back)
+
+
+def ack(self: Any, message: Any) -> bool:
+    """As the original, but a record fetched before the last rebalance counts for nothing: it is fetched again."""
+    if message.generation_id != self.app.consumer_generation_id:
+        self._unacked_messages.discard(message)
+        message.acked = True
+        notify(self._waiting_for_ack)
+        return False
+    acked: bool = UNPATCHED["ack"](self, message)
+    return acked
+
+
+def original_new_offset(self: Any, tp: Any) -> int | None:
+    offset: int | None = UNPATCHED["new_offset"](self, tp)
+    return offset
+
+
+async def send_pending(self: Any, fut: Any) -> None:
+    """As the original, and tells the flush while a record is on its way from the queue to the client."""
+    self.in_hand = True
+    try:
+        await UNPATCHED["send_pending"](self, fut)
+    finally:
+        self.in_hand = False
+        self.message_sent.set()
+
+
+async def buffer_flush(self: Any) -> None:
+    """Returns when everything put so far is with the client: queue and record in hand."""
+    async with asyncio.timeout(FLUSH_TIMEOUT_S):
+        while self.size or getattr(self, "in_hand", False):
+            if self.state != "running":
+                raise RuntimeError("Faust's producer stopped with records unsent")
+            self.message_sent.clear()
+            await self.message_sent.wait()
+
+
+async def producer_flush(self: Any) -> None:
+    """As the original, and refuses when any send failed: what comes next is a commit."""
+    await UNPATCHED["producer_flush"](self)
+    if (error := getattr(self, "failed_send", None)) is not None:
+        raise ProducerSendError(f"an earlier send failed, nothing may be committed: {error}")
+
+
+check_version()

@@ -1,0 +1,141 @@
+"""The order of writes of `streams status`: publish, await the acks, write the rows, and only then acknowledge.
+
+The row goes to the table's changelog first and to the local database when the log has it, so what this process
+knows is never more than what another one can restore. `streams/agents.py` feeds it, `streams/status_table.py`
+decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas import metrics
+from schemas.clock import Clock
+from schemas.errors import Transient
+from schemas.records import Outgoing, Publisher, Record
+from schemas.topics import Topics
+from streams.row_store import TOMBSTONE, RowStore
+from streams.status_table import Merged, StatusTable
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOptions:
+    """slice_bytes: how much of a batch is merged in one go, about 2,000 events, so that heartbeats and reads stay
+    quick. fence_s: a merge older than this is not written any more, as another process may own the partition; it
+    must be below the group's session time-out.
+    """
+
+    slice_bytes: int = 131_072
+    fence_s: float = 15.0
+
+
+class StatusFlow:
+    """Carries out what the table decides. store is set before the first call."""
+
+    store: RowStore
+
+    def __init__(
+        self, table: StatusTable, publisher: Publisher, topics: Topics, clock: Clock, options: FlowOptions
+    ) -> None:
+        self._table = table
+        self._publisher = publisher
+        self._topics = topics
+        self._clock = clock
+        self._options = options
+        self._next: dict[int, int] = {}
+        self._pending: dict[tuple[int, bytes], bytes] = {}
+        self.owned: frozenset[int] = frozenset()
+
+    async def work(self, records: Sequence[Record]) -> None:
+        """Returns when everything that follows from the records is in the log and on disk.
+
+        Merging goes on while the slice before is being written. Raises whatever went wrong: the process must end.
+        """
+        writing: asyncio.Task[None] | None = None
+        try:
+            for part in self._slices(records):
+                merged_at = self._clock.steady_s()
+                self._check_sequence(part)
+                merged = self._table.merge(part, self._load)
+                self._pending.update(merged.written)
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(self._carry_out(merged, merged_at))
+                await asyncio.sleep(0)
+        finally:
+            if writing is not None:
+                await writing
+
+    async def assigned(self, positions: Mapping[int, int]) -> None:
+        """These partitions, and only these, are ours and restored; each is read from this offset on."""
+        self._next, self._pending = {}, {}
+        self._table.revoke(set(self.owned) - set(positions))
+        for partition, position in positions.items():
+            self._table.assign(partition, position, self.store.campaign_rows(partition))
+            await asyncio.sleep(0)
+        self.owned = frozenset(positions)
+
+    def revoked(self, partitions: set[int]) -> None:
+        """These may belong to somebody else from now on."""
+        self.owned -= partitions
+        self._table.revoke(partitions)
+
+    async def publish_progress(self) -> None:
+        """Publishes the counts that changed; call every second."""
+        await self._publisher.publish(self._table.progress())
+
+    def _load(self, partition: int, key: bytes) -> bytes | None:
+        pending = self._pending.get((partition, key))
+        return self.store.get(partition, key) if pending is None else pending
+
+    def _slices(self, records: Sequence[Record]) -> Iterator[list[Record]]:
+        part: list[Record] = []
+        size = 0
+        for record in records:
+            part.append(record)
+            size += len(record.value or b"")
+            if size >= self._options.slice_bytes:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
+
+    def _check_sequence(self, records: Sequence[Record]) -> None:
+        """No record may be skipped between two of a partition; an earlier one again does no harm."""
+        for record in records:
+            expected = self._next.get(record.partition)
+            if expected is not None and record.offset > expected:
+                raise Transient(f"{record.topic}/{record.partition} went from {expected} to {record.offset}")
+            self._next[record.partition] = record.offset + 1
+
+    async def _carry_out(self, merged: Merged, merged_at: float) -> None:
+        await self._publisher.publish(merged.publish)
+        self._check_fence(merged_at)
+        await self.write(merged.written)
+        self._table.applied(merged)
+        for place, row in merged.written.items():
+            if self._pending.get(place) is row:
+                del self._pending[place]
+        metrics.STATUS_BATCH_SECONDS.observe(self._clock.steady_s() - merged_at)
+
+    async def write(self, written: Mapping[tuple[int, bytes], bytes]) -> None:
+        """Rows to the changelog, then, acked, to the local databases. TOMBSTONE deletes."""
+        outgoing = [
+            Outgoing(self._topics.status_changelog, key, row if row != TOMBSTONE else None, partition=partition)
+            for (partition, key), row in written.items()
+        ]
+        placed = await self._publisher.publish(outgoing)
+        by_partition: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
+        reached: dict[int, int] = {}
+        for ((partition, key), row), place in zip(written.items(), placed, strict=True):
+            by_partition[partition][key] = row
+            reached[partition] = max(reached.get(partition, 0), place.offset)
+        for partition, rows in by_partition.items():
+            self.store.write(partition, rows, reached[partition])
+
+    def _check_fence(self, merged_at: float) -> None:
+        if (late_s := self._clock.steady_s() - merged_at) > self._options.fence_s:
+            raise Transient(f"stood still for {late_s:.1f} s; the partition may have another owner by now")

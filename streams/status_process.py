@@ -1,0 +1,96 @@
+"""`streams status`, composed: the merging application with its heartbeat, counts, reads, sweep and watch beside it.
+
+`deploy` builds one of these, serves `view` on `url` and runs `run` until it ends. A process that failed must exit
+with a non-zero code: another owner, or its own next start, goes on where the log says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from schemas import keys
+from schemas.clock import Clock
+from schemas.errors import Misconfigured
+from schemas.records import Publisher
+from schemas.topics import Topics
+from streams import agents
+from streams.status_flow import FlowOptions, StatusFlow
+from streams.status_table import Park, StatusTable
+from streams.status_view import Owner, StatusView
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+BEAT_S = 1.0
+PROGRESS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOptions:
+    """url: where other processes reach `view`. partition_count: of `delivery.status`."""
+
+    faust: agents.FaustOptions
+    url: str
+    partition_count: int
+    flow: FlowOptions = field(default_factory=FlowOptions)
+
+
+class StatusProcess:
+    """One member of the group that keeps the status rows."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        options: StatusOptions,
+        ids: keys.Ids,
+        park: Park,
+        publisher: Publisher,
+        redis: Redis,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, options.flow)
+        self._owner = Owner(self._flow, redis, topics.group("status"), options.url, clock)
+        self._faust = agents.merging(topics, options.faust, self._flow)
+        self.view: web.Application = StatusView(self._flow, self._owner, options.partition_count).app()
+
+    async def run(self) -> None:
+        """Until `stop`; raises what ended it otherwise. Misconfigured when another process uses the data folder."""
+        with data_dir_lock(self._options.faust.data_dir):
+            await self._faust.run(every(BEAT_S, self._owner.beat), every(PROGRESS_S, self._flow.publish_progress))
+
+    def stop(self) -> None:
+        self._faust.stop()
+
+
+async def every(pause_s: float, act: Callable[[], Awaitable[None]]) -> None:
+    """Acts for ever, with a pause after each time."""
+    while True:
+        await act()
+        await asyncio.sleep(pause_s)
+
+
+@contextmanager
+def data_dir_lock(data_dir: Path) -> Iterator[None]:
+    """Holds the folder for this process. Raises Misconfigured when another one holds it."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(data_dir / "in-use", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Misconfigured(
+                f"{data_dir} is in use by another process: every `tidings streams status` needs a folder of its own"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)

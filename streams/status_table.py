@@ -1,0 +1,295 @@
+"""Status rows: merges batches of events, says what to publish and which rows to write, and keeps the counts.
+
+Knows nothing of Faust or RocksDB. `streams/agents.py` hands it the records of `delivery.status` and carries out
+what it answers, in this order: publish and await the acks, write the rows, `applied`, acknowledge. A crash in
+between repeats the merge, which then changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from schemas import codec, keys, metrics, rows, slots
+from schemas.counts import Vector
+from schemas.errors import Poison
+from schemas.messages import DeliveryState, EventKind, StatusBatch, StatusEvent
+from schemas.reasons import ParkReason
+from schemas.records import Outgoing, Record
+from schemas.rows import Row
+from schemas.slots import Slot
+from schemas.states import Shown
+from schemas.topics import Topics
+
+Load = Callable[[int, bytes], bytes | None]
+"""(partition, row key) -> the row's bytes as last written; None when there is no such row."""
+Park = Callable[[Record, str, str], Outgoing]
+"""(record, error class, text) -> the dead letter that keeps it byte for byte."""
+TICK_ROW = "tick"
+"""Row of a tick record: its one event's at_ms is the time by which old rows of the partition are to be deleted."""
+POSITION_BITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a batch of records comes to.
+
+    written: (partition, row key) -> the row's bytes. moved: (partition, campaign, a row's counts before, after).
+    ends: partition -> offset after its last record. ticks: partition -> the time in a tick record.
+    """
+
+    publish: tuple[Outgoing, ...]
+    written: dict[tuple[int, bytes], bytes]
+    moved: tuple[tuple[int, str, Vector, Vector], ...]
+    ends: dict[int, int]
+    ticks: dict[int, int]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is kept in memory of one owned partition. end: offset after the last record merged."""
+
+    end: int
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    unpublished: set[str] = field(default_factory=set)
+
+
+class StatusTable:
+    """The rules of one status process; one instance, used from its event loop only."""
+
+    def __init__(self, topics: Topics, ids: keys.Ids, park: Park) -> None:
+        self._topics = topics
+        self._ids = ids
+        self._park = park
+        self._owned: dict[int, _Partition] = {}
+
+    def merge(self, records: Sequence[Record], load: Load) -> Merged:
+        """Merges the records, in order. Raises nothing for what a record holds: that is parked."""
+        batch = _Batch(load)
+        parked = [self._park(record, error.reason, error.text) for record in records for error in batch.take(record)]
+        told = [outgoing for work in batch.works.values() for outgoing in self._public(work)]
+        return batch.finish((*parked, *told))
+
+    def applied(self, merged: Merged) -> None:
+        """The rows are written: from now on the counts say so too."""
+        for partition, campaign, before, after in merged.moved:
+            if (owned := self._owned.get(partition)) is not None:
+                vector = owned.vectors.setdefault(campaign, Vector())
+                vector.add(before, -1)
+                vector.add(after)
+                owned.unpublished.add(campaign)
+        for partition, end in merged.ends.items():
+            if partition in self._owned:
+                self._owned[partition].end = max(self._owned[partition].end, end)
+        metrics.STATUS_ROWS.inc(len(merged.written))
+
+    def assign(self, partition: int, committed: int, campaign_rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Takes over a partition: counts its campaign rows once. committed: the offset merging goes on from."""
+        owned = _Partition(committed)
+        for key, raw in campaign_rows:
+            owned.vectors.setdefault(campaign_of(key), Vector()).add(rows.counts(raw))
+        owned.unpublished.update(owned.vectors)
+        self._owned[partition] = owned
+
+    def revoke(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._owned.pop(partition, None)
+
+    def progress(self) -> list[Outgoing]:
+        """The vectors that changed since they were last taken, as records; call at most every second."""
+        taken = []
+        for number, owned in self._owned.items():
+            taken += [self._progress(number, owned, campaign) for campaign in sorted(owned.unpublished)]
+            owned.unpublished.clear()
+        return taken
+
+    def forget(self, partition: int, campaign: str) -> None:
+        """The campaign's rows were deleted by age: what was last published stays."""
+        if (owned := self._owned.get(partition)) is not None:
+            owned.vectors.pop(campaign, None)
+            owned.unpublished.discard(campaign)
+
+    def _progress(self, number: int, owned: _Partition, campaign: str) -> Outgoing:
+        tenant, campaign_id = (unquote(part) for part in campaign.split("/"))
+        message = owned.vectors[campaign].progress(tenant, campaign_id, number, owned.end)
+        key = keys.progress_key(tenant, campaign_id, number)
+        return Outgoing(self._topics.progress, key.encode(), codec.encode(message))
+
+    def _public(self, work: _Work) -> Iterator[Outgoing]:
+        """The public records of what a row's merge changed."""
+        for index, touched in work.touched.items():
+            told = slots.changes(touched.before, touched.after)
+            if not told:
+                continue
+            notification = self._ids.notification_id(work.tenant, keys.Address(work.row_name, index))
+            for name, shown in told:
+                metrics.STATUS_TRANSITIONS.labels(shown.state).inc()
+                message = _delivery_state(work, touched, notification, name, shown)
+                yield Outgoing(self._topics.state, message.delivery_id.encode(), codec.encode(message))
+
+
+def tick(at_ms: int) -> StatusBatch:
+    """What dispatch writes to every status partition once a day: rows untouched for 30 days may go."""
+    return StatusBatch("", TICK_ROW, (StatusEvent(0, EventKind.EXPIRED, at_ms),))
+
+
+def campaign_of(key: bytes) -> str:
+    """tenant/campaign, both still encoded, of a campaign row's key."""
+    tenant, row = key.decode().split("/")
+    return f"{tenant}/{row.split('.')[1]}"
+
+
+def is_campaign(key: bytes) -> bool:
+    """Whether this key of the table is that of a campaign's row."""
+    return key.partition(b"/")[2].startswith(b"c.")
+
+
+@dataclass(slots=True)
+class _Touched:
+    """A slot being worked on. version, at_ms: of the last event that changed it; texts: what campaign rows drop."""
+
+    before: Slot
+    after: Slot
+    version: int = 0
+    at_ms: int = 0
+    texts: dict[str, StatusEvent] = field(default_factory=dict)
+
+
+class _Work:
+    """A row being worked on."""
+
+    __slots__ = ("counted", "key", "learned", "partition", "row", "row_name", "tenant", "touched", "touched_ms")
+
+    def __init__(self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None) -> None:
+        self.tenant = batch.tenant
+        self.row_name = batch.row
+        self.partition = partition
+        self.key = key
+        self.row = Row(keys.is_campaign_row(batch.row), raw)
+        self.counted = self.row.counts.copy()
+        self.touched: dict[int, _Touched] = {}
+        self.learned = False
+        self.touched_ms = 0
+
+    def add(self, event: StatusEvent, version: int) -> None:
+        """Merges one event. Raises Poison when no row can hold it."""
+        touched = self.touched.get(event.slot)
+        if touched is None:
+            rows.check_slot(event.slot, self.row.campaign)
+            slot = self.row.slot(event.slot)
+            touched = self.touched[event.slot] = _Touched(slot, slot)
+        after = slots.merge(touched.after, event, not self.row.campaign)
+        if after is touched.after:
+            return
+        touched.after, touched.version, touched.at_ms = after, version, event.at_ms
+        if event.template and self.row.learn(event):
+            self.learned = True
+        if self.row.campaign and (event.provider or event.detail):
+            touched.texts[slots.name_of(after, event)] = event
+
+    def store(self) -> bool:
+        """Puts what changed back into the row; whether anything did."""
+        changed = self.learned
+        for index, touched in self.touched.items():
+            if touched.after is not touched.before:
+                changed |= self.row.put(index, touched.before, touched.after)
+        if changed:
+            self.row.touched_ms = max(self.row.touched_ms, self.touched_ms)
+        return changed
+
+
+class _Batch:
+    """The records of one merge, grouped by row."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self.works: dict[tuple[int, bytes], _Work] = {}
+        self._ends: dict[int, int] = {}
+        self._ticks: dict[int, int] = {}
+        self._kinds: Counter[EventKind] = Counter()
+
+    def take(self, record: Record) -> list[Poison]:
+        """Merges one record; what makes it a poison one. Its other events are merged all the same."""
+        self._ends[record.partition] = record.offset + 1
+        try:
+            batch = codec.decode(record.value, StatusBatch)
+            if batch.row == TICK_ROW:
+                self._ticks[record.partition] = max(event.at_ms for event in batch.events)
+                return []
+            work = self._work(record, batch)
+        except Poison as error:
+            return [error]
+        work.touched_ms = record.timestamp_ms
+        self._kinds.update(event.kind for event in batch.events)
+        return _add_all(work, batch.events, record.offset << POSITION_BITS)[:1]
+
+    def finish(self, publish: tuple[Outgoing, ...]) -> Merged:
+        written, moved = {}, []
+        for place, work in self.works.items():
+            if work.store():
+                written[place] = work.row.pack()
+                if work.row.campaign:
+                    moved.append((work.partition, campaign_of(work.key), work.counted, work.row.counts))
+        for kind, number in self._kinds.items():
+            metrics.STATUS_EVENTS.labels(kind.value).inc(number)
+        return Merged(publish, written, tuple(moved), self._ends, self._ticks)
+
+    def _work(self, record: Record, batch: StatusBatch) -> _Work:
+        key = record.key or b""
+        place = record.partition, key
+        work = self.works.get(place)
+        if work is None:
+            _check_key(key, batch)
+            work = self.works[place] = _Work(batch, record.partition, key, self._load(*place))
+        elif (batch.tenant, batch.row) != (work.tenant, work.row_name):
+            raise Poison(ParkReason.BAD_REQUEST, "a status batch lies under the key of another row")
+        return work
+
+
+def _add_all(work: _Work, events: Sequence[StatusEvent], version: int) -> list[Poison]:
+    bad = []
+    for position, event in enumerate(events):
+        try:
+            work.add(event, version + position)
+        except Poison as error:
+            bad.append(error)
+    return bad
+
+
+def _check_key(key: bytes, batch: StatusBatch) -> None:
+    kind, *parts = batch.row.split(".")
+    if len(parts) != {"n": 3, "c": 2}.get(kind) or not parts[-1].isdecimal():
+        raise Poison(ParkReason.BAD_REQUEST, f"no status row is called {batch.row[:100]!r}")
+    if key != keys.row_key(batch.tenant, batch.row).encode():
+        raise Poison(ParkReason.BAD_REQUEST, "a status batch lies under the key of another row")
+
+
+def _delivery_state(work: _Work, touched: _Touched, notification: str, name: str, shown: Shown) -> DeliveryState:
+    channel, _, device = name.partition("/")
+    plan, shared = touched.after.plan, work.row.shared
+    assert plan is not None
+    text = touched.texts.get(name)
+    return DeliveryState(
+        delivery_id=keys.delivery_id(notification, name) if name else notification,
+        notification_id=notification,
+        tenant=work.tenant,
+        campaign_id=unquote(keys.campaign_of_row(work.row_name)[0]) if work.row.campaign else None,
+        user_id=plan.user_id,
+        template=plan.template or shared.template,
+        channel=channel,
+        device=device or None,
+        state=shown.state,
+        reason=shown.reason or None,
+        detail=(text.detail if text else shown.detail) or None,
+        provider=(text.provider if text else shown.provider) or None,
+        provider_id=(text.provider_id if text else shown.provider_id) or None,
+        calls=shown.calls,
+        possible_duplicates=shown.possible_duplicates,
+        accepted_at=plan.accepted_at_ms or shared.accepted_at_ms,
+        sent_at=shown.sent_at_ms or None,
+        waits_until=shown.until_ms or None,
+        at=touched.at_ms,
+        version=touched.version,
+    )

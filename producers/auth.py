@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -86,6 +87,7 @@ def allow(request: web.Request, scope: Scope) -> str:
     return identity.tenant
 
 
+@lru_cache(maxsize=1024)
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback

@@ -7,22 +7,21 @@ and a request is accepted unchecked while Redis cannot be asked.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import redis.asyncio
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 
+from producers.redis_line import RedisLine
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.errors import StoreDown
-from schemas.stores import Epoch, Pipeline
+from schemas.stores import Epoch
 
 log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_suffix(".lua").read_text()
@@ -95,13 +94,12 @@ class Idempotency:
         new_token: Callable[[], str],
         options: Options = Options(),
     ) -> None:
-        self._client = client
+        self._line = RedisLine(client, epoch, SCRIPT, options.timeout_s)
         self._epoch = epoch
         self._clock = clock
         self._new_token = new_token
         self._options = options
         self._left_alone_until_s = 0.0
-        self._sha = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
     async def begin(self, tenant: str, event_id: str, body_hash: str) -> Attempt:
         attempt = Attempt(tenant, event_id, body_hash, self._new_token(), Begun.UNCHECKED)
@@ -139,8 +137,7 @@ class Idempotency:
     async def _run(self, attempt: Attempt, step: str, *arguments: str | int) -> tuple[str, str, bool]:
         """One round trip: the script's word and detail, and whether Redis holds all it should."""
         key = keys.redis_idempotency(attempt.tenant, attempt.event_id)
-        async with asyncio.timeout(self._options.timeout_s):
-            (word, detail), epoch = await self._round_trip(key, (step, attempt.body_hash, *arguments))
+        (word, detail), epoch = await self._line.call(key, (step, attempt.body_hash, *arguments))
         return word.decode(), detail.decode(), self._is_trusted(epoch)
 
     def _is_trusted(self, epoch: bytes | None) -> bool:
@@ -149,16 +146,3 @@ class Idempotency:
         except StoreDown:
             return False
         return True
-
-    async def _round_trip(self, key: str, arguments: tuple[str | int, ...]) -> list[Any]:
-        try:
-            return await self._execute("EVALSHA", self._sha, key, arguments)
-        except NoScriptError:
-            return await self._execute("EVAL", SCRIPT, key, arguments)
-
-    async def _execute(self, command: str, script: str, key: str, arguments: tuple[str | int, ...]) -> list[Any]:
-        pipeline: Pipeline
-        async with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.execute_command(command, script, 1, key, *arguments)
-            self._epoch.ask(pipeline)
-            return list(await pipeline.execute())

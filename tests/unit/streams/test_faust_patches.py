@@ -1,0 +1,184 @@
+"""Each repair of Faust beside the fault it repairs: when a test of a fault turns red, the repair can go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.exceptions import ProducerSendError
+from faust.transport.producer import ProducerBuffer
+from faust.types.tuples import TP
+
+from schemas.errors import Misconfigured
+from schemas.topics import Topics
+from streams import agents, faust_patches
+from streams.faust_patches import UNPATCHED
+
+PLACE = TP("delivery.status", 0)
+Offset = Callable[[Any, TP], int | None]
+
+
+def consumer(committed: int | None, acked: list[int], in_work: list[int], generation: int = 1) -> Any:
+    """What of Faust's consumer decides on commits. Offsets in work are handed out and not acknowledged."""
+    return SimpleNamespace(
+        app=SimpleNamespace(
+            consumer_generation_id=generation, topics=SimpleNamespace(acks_enabled_for=lambda topic: True)
+        ),
+        _acked=defaultdict(list, {PLACE: list(acked)}),
+        _acked_index=defaultdict(set, {PLACE: set(acked)}),
+        _gap=defaultdict(list),
+        _committed_offset=defaultdict(lambda: None, {PLACE: committed}),
+        _unacked_messages={message(offset) for offset in in_work},
+        _waiting_for_ack=None,
+        _n_acked=0,
+    )
+
+
+class message:  # noqa: N801  (reads as a value below)
+    """A record handed out to an agent."""
+
+    def __init__(self, offset: int, generation: int = 1) -> None:
+        self.tp, self.topic, self.offset, self.generation_id, self.acked = PLACE, PLACE.topic, offset, generation, False
+
+
+cases = pytest.mark.parametrize(
+    ("committed", "acked", "in_work", "leaky", "safe"),
+    [
+        pytest.param(31, [32, 33], [31], 34, None, id="the record at the committed offset is in work"),
+        pytest.param(None, [5, 6], [3, 4], 7, None, id="nothing committed yet"),
+        pytest.param(31, [31, 32, 34], [33], 33, 33, id="a record in the middle is in work"),
+        pytest.param(31, [31, 32], [], 33, 33, id="all done"),
+        pytest.param(31, [31, 32], [33], 33, 33, id="the next one is in work"),
+    ],
+)
+
+
+@cases
+def test_an_offset_is_never_committed_past_a_record_in_work(
+    committed: int | None, acked: list[int], in_work: list[int], leaky: int, safe: int | None
+) -> None:
+    assert UNPATCHED["new_offset"](consumer(committed, acked, in_work), PLACE) == leaky
+    assert faust_patches.new_offset(consumer(committed, acked, in_work), PLACE) == safe
+
+
+def test_what_was_held_back_is_committed_once_the_record_in_work_is_done() -> None:
+    stub = consumer(31, [32, 33], [31])
+    assert faust_patches.new_offset(stub, PLACE) is None
+    stub._unacked_messages.clear()
+    stub._acked[PLACE].append(31)
+    stub._acked_index[PLACE].add(31)
+    assert faust_patches.new_offset(stub, PLACE) == 34
+
+
+def test_a_record_fetched_before_a_rebalance_is_not_acknowledged_after_it() -> None:
+    leaky, safe = consumer(None, [], [], generation=2), consumer(None, [], [], generation=2)
+    UNPATCHED["ack"](leaky, message(7, generation=1))
+    assert leaky._acked[PLACE] == [7]
+    assert faust_patches.ack(safe, message(7, generation=1)) is False
+    assert safe._acked[PLACE] == []
+    assert faust_patches.ack(safe, message(7, generation=2)) is True
+
+
+class SlowChannel:
+    """Hands a record to the client only when told to."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.published = 0
+
+    async def publish_message(self, _fut: Any, wait: bool) -> None:
+        await self.open.wait()
+        self.published += 1
+
+
+@pytest.fixture
+async def buffer() -> AsyncIterator[tuple[ProducerBuffer, SlowChannel]]:
+    faust_patches.apply()
+    channel, buffer = SlowChannel(), ProducerBuffer()
+    buffer.app = SimpleNamespace(conf=SimpleNamespace(producer_threaded=False))
+    await buffer.start()
+    for _ in range(3):
+        buffer.put(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+    await asyncio.sleep(0)
+    yield buffer, channel
+    channel.open.set()
+    await faust_patches.buffer_flush(buffer)
+    await buffer.stop()
+
+
+async def test_a_commit_waits_until_the_producers_buffer_is_empty(
+    buffer: tuple[ProducerBuffer, SlowChannel],
+) -> None:
+    queue, channel = buffer
+    await UNPATCHED["buffer_flush"](queue)
+    assert channel.published == 0, "the unpatched flush gave up while nothing was sent"
+    flush = asyncio.ensure_future(queue.flush())
+    await asyncio.wait({flush}, timeout=0.15)
+    assert not flush.done()
+    channel.open.set()
+    await flush
+    assert channel.published == 3
+
+
+async def test_the_record_on_its_way_out_of_the_buffer_is_waited_for_too() -> None:
+    faust_patches.apply()
+    channel, queue = SlowChannel(), ProducerBuffer()
+    queue.app = SimpleNamespace(conf=SimpleNamespace(producer_threaded=False))
+    await queue.start()
+    queue.put(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert queue.size == 0
+    await UNPATCHED["buffer_flush"](queue)
+    assert channel.published == 0
+    channel.open.set()
+    await queue.flush()
+    assert channel.published == 1
+    await queue.stop()
+
+
+async def test_a_failed_send_ends_the_process_and_nothing_is_committed_any_more(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    told: list[BaseException] = []
+    app.sensors.add(faust_patches.FailedSends(told.append))
+    producer = app.producer
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failed.set_exception(RuntimeError("the broker refused"))
+    pending = SimpleNamespace(
+        set_exception=lambda error: None, message=SimpleNamespace(channel=app.topic("x"), callback=None)
+    )
+    app.topic("x")._on_published(failed, pending, producer, defaultdict(lambda: None))
+    assert [str(error) for error in told] == ["the broker refused"]
+    await UNPATCHED["producer_flush"](producer)
+    with pytest.raises(ProducerSendError, match="nothing may be committed"):
+        await producer.flush()
+
+
+def make_app(tmp_path: Path, **options: Any) -> faust.App:
+    settings = agents.FaustOptions({"bootstrap.servers": "127.0.0.1:1"}, tmp_path, **options)
+    return agents.make_app("status", Topics(), settings, store="memory://")
+
+
+def test_exactly_once_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="at_least_once"):
+        make_app(tmp_path, processing_guarantee="exactly_once")
+
+
+def test_another_release_of_faust_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faust_patches, "version", lambda name: "0.16.0")
+    with pytest.raises(Misconfigured, match=r"0\.16\.0"):
+        faust_patches.check_version()
+
+
+def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
+    conf = make_app(tmp_path).conf
+    assert conf.processing_guarantee.value == "at_least_once"
+    assert (conf.web_enabled, conf.topic_disable_leader, conf.topic_allow_declare) == (False, True, False)
+    assert (conf.broker_max_poll_records, conf.stream_buffer_maxsize, conf.producer_acks) == (500, 2000, -1)
+    assert conf.producer_max_request_size == 1_048_576

@@ -44,7 +44,7 @@ class ReadBody(fields.Body):
 
 
 def register(app: web.Application, parts: people.PeopleParts) -> None:
-    app[PEOPLE] = parts
+    people.register(app, parts)
     app[STREAMS] = set()
     app.router.add_get(PATH, get)
     app.router.add_post(PATH + "/read", read)

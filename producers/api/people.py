@@ -6,8 +6,11 @@ then into Redis with the offset it got there, and only then it is answered: call
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -18,7 +21,7 @@ from schemas.errors import Refused
 from schemas.facets import FacetTopic
 from schemas.messages import RecipientFacet
 from schemas.records import Publisher
-from schemas.stores import FacetWrite, Inbox, ProfileWrites, SuppressionWrites, Timeline
+from schemas.stores import FacetWrite, Inbox, Profile, ProfileWrites, SuppressionWrites, Timeline
 from schemas.topics import Topics
 
 USER_PATH = "/v1/users/{id}"
@@ -41,6 +44,26 @@ class PeopleParts:
 
 
 PEOPLE = web.AppKey("people", PeopleParts)
+LOCKS = web.AppKey("people_locks", WeakValueDictionary[tuple[str, str], asyncio.Lock])
+
+
+def register(app: web.Application, parts: PeopleParts) -> None:
+    """Called by each resource about people; the first one counts."""
+    if PEOPLE not in app:
+        app[PEOPLE] = parts
+        app[LOCKS] = WeakValueDictionary()
+
+
+@asynccontextmanager
+async def one_at_a_time(request: web.Request, tenant: str, user: str) -> AsyncIterator[Profile]:
+    """The person as known now; whoever changes them in this process meanwhile waits, so no change is lost.
+
+    Over several API processes the later of two simultaneous writes of one facet wins as a whole.
+    """
+    locks, key = request.app[LOCKS], (tenant, user)
+    lock = locks.get(key) or locks.setdefault(key, asyncio.Lock())
+    async with lock:
+        yield await request.app[PEOPLE].profiles.load(tenant, user)
 
 
 def user_id(request: web.Request) -> str:

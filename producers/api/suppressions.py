@@ -22,7 +22,7 @@ NORMALISERS: Mapping[str, Callable[[str], str]] = {"email": fields.email, "sms":
 
 
 def register(app: web.Application, parts: people.PeopleParts) -> None:
-    app[PEOPLE] = parts
+    people.register(app, parts)
     app.router.add_get(PATH, get)
     app.router.add_delete(PATH, lift)
     openapi.describe(app, *OPERATIONS)

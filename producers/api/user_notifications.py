@@ -16,7 +16,7 @@ PATH = people.USER_PATH + "/notifications"
 
 
 def register(app: web.Application, parts: people.PeopleParts) -> None:
-    app[PEOPLE] = parts
+    people.register(app, parts)
     app.router.add_get(PATH, get)
     openapi.describe(app, *OPERATIONS)
 

@@ -55,7 +55,7 @@ class UserBody(fields.Body):
 
 
 def register(app: web.Application, parts: PeopleParts) -> None:
-    app[PEOPLE] = parts
+    people.register(app, parts)
     router = app.router
     router.add_put(USER_PATH, put)
     router.add_get(USER_PATH, get)
@@ -71,29 +71,31 @@ async def put(request: web.Request) -> web.Response:
     """The profile as it shall be; what is left out is empty afterwards."""
     tenant, user = auth.allow(request, Scope.USERS), people.user_id(request)
     body = await _user_body(request, user)
-    now_ms = request.app[PEOPLE].clock.now_ms()
-    facet = RecipientFacet(tenant, user, FacetKind.USER, now_ms)
-    before = await request.app[PEOPLE].profiles.load(tenant, user)
-    await people.write(request, tenant, user, _changes(request, before, _merged(facet, body), body))
-    return await _shown(request, tenant, user)
+    async with people.one_at_a_time(request, tenant, user) as before:
+        facet = RecipientFacet(tenant, user, FacetKind.USER, request.app[PEOPLE].clock.now_ms())
+        await people.write(request, tenant, user, _changes(before, _merged(facet, body), body))
+        return await _shown(request, tenant, user)
 
 
 async def patch(request: web.Request) -> web.Response:
     """Changes what is named; null empties it."""
     tenant, user = auth.allow(request, Scope.USERS), people.user_id(request)
     body = await _user_body(request, user)
-    before = await _known(request, tenant, user)
-    now_ms = request.app[PEOPLE].clock.now_ms()
-    stored = RecipientFacet(
-        tenant, user, FacetKind.USER, now_ms, before.email, before.phone, before.locale, before.time_zone
-    )
-    await people.write(request, tenant, user, _changes(request, before, _merged(stored, body), body))
-    return await _shown(request, tenant, user)
+    async with people.one_at_a_time(request, tenant, user) as before:
+        _check_known(before)
+        now_ms = request.app[PEOPLE].clock.now_ms()
+        stored = RecipientFacet(
+            tenant, user, FacetKind.USER, now_ms, before.email, before.phone, before.locale, before.time_zone
+        )
+        await people.write(request, tenant, user, _changes(before, _merged(stored, body), body))
+        return await _shown(request, tenant, user)
 
 
 async def get(request: web.Request) -> web.Response:
     tenant, user = auth.allow(request, Scope.READ), people.user_id(request)
-    return bodies.answer(as_document(user, await _known(request, tenant, user)))
+    profile = await request.app[PEOPLE].profiles.load(tenant, user)
+    _check_known(profile)
+    return bodies.answer(as_document(user, profile))
 
 
 async def erase(request: web.Request) -> web.Response:
@@ -119,15 +121,15 @@ async def put_device(request: web.Request) -> web.Response:
     body = fields.read(fields.DeviceBody, await bodies.read_json(request, parts.body_bytes))
     if body.id not in (None, device_id):
         raise Refused("id", "differs from the device in the path")
-    before = await parts.profiles.load(tenant, user)
-    if before.erased:
-        raise Refused("id", "this user was erased; PUT the user first", 404)
     device = body.device(parts.clock.now_ms(), device_id)
-    others = [known for known in before.devices if known.id != device_id]
-    changes: Facets = {keys.device_facet(old.id): None for old in others[parts.devices - 1 :]}
-    changes[keys.device_facet(device_id)] = _device_facet(tenant, user, device, parts.clock.now_ms())
-    await people.write(request, tenant, user, changes)
-    return await _shown(request, tenant, user)
+    async with people.one_at_a_time(request, tenant, user) as before:
+        if before.erased:
+            raise Refused("id", "this user was erased; PUT the user first", 404)
+        others = [known for known in before.devices if known.id != device_id]
+        changes: Facets = {keys.device_facet(old.id): None for old in others[parts.devices - 1 :]}
+        changes[keys.device_facet(device_id)] = _device_facet(tenant, user, device, parts.clock.now_ms())
+        await people.write(request, tenant, user, changes)
+        return await _shown(request, tenant, user)
 
 
 async def delete_device(request: web.Request) -> web.Response:
@@ -141,12 +143,12 @@ async def put_preferences(request: web.Request) -> web.Response:
     tenant, user = auth.allow(request, Scope.USERS), people.user_id(request)
     parts = request.app[PEOPLE]
     body = fields.read(PreferencesBody, await bodies.read_json(request, parts.body_bytes))
-    before = await parts.profiles.load(tenant, user)
     wanted = {(opt_out.channel, opt_out.kind) for opt_out in body.opt_outs}
-    changes: Facets = {keys.opt_out_facet(*pair): None for pair in sorted(before.opt_outs - wanted)}
-    changes.update(_opt_out_facets(request, tenant, user, sorted(wanted - before.opt_outs)))
-    await people.write(request, tenant, user, changes)
-    return await _shown(request, tenant, user)
+    async with people.one_at_a_time(request, tenant, user) as before:
+        changes: Facets = {keys.opt_out_facet(*pair): None for pair in sorted(before.opt_outs - wanted)}
+        changes.update(_opt_out_facets(tenant, user, sorted(wanted - before.opt_outs), parts.clock.now_ms()))
+        await people.write(request, tenant, user, changes)
+        return await _shown(request, tenant, user)
 
 
 def as_document(user: str, profile: Profile) -> dict[str, Any]:
@@ -171,11 +173,9 @@ async def _user_body(request: web.Request, user: str) -> UserBody:
     return body
 
 
-async def _known(request: web.Request, tenant: str, user: str) -> Profile:
-    profile = await request.app[PEOPLE].profiles.load(tenant, user)
+def _check_known(profile: Profile) -> None:
     if not profile.version or profile.erased:
         raise Refused("", "no such user", 404)
-    return profile
 
 
 async def _shown(request: web.Request, tenant: str, user: str) -> web.Response:
@@ -189,7 +189,7 @@ def _merged(facet: RecipientFacet, body: UserBody) -> RecipientFacet:
     return replace(facet, **emptied)
 
 
-def _changes(request: web.Request, before: Profile, facet: RecipientFacet, body: UserBody) -> Facets:
+def _changes(before: Profile, facet: RecipientFacet, body: UserBody) -> Facets:
     """What a profile write writes: the profile, the devices if named, more opt-outs, never fewer."""
     changes: Facets = {facets.USER: facet}
     if body.devices is not None:
@@ -200,18 +200,17 @@ def _changes(request: web.Request, before: Profile, facet: RecipientFacet, body:
             new = _device_facet(facet.tenant, facet.user_id, device, facet.at_ms)
             changes[keys.device_facet(device.id)] = new
     pairs = [(opt_out.channel, opt_out.kind) for opt_out in body.opt_outs or ()]
-    return {**changes, **_opt_out_facets(request, facet.tenant, facet.user_id, pairs)}
+    return {**changes, **_opt_out_facets(facet.tenant, facet.user_id, pairs, facet.at_ms)}
 
 
 def _device_facet(tenant: str, user: str, device: Device, at_ms: int) -> RecipientFacet:
     return RecipientFacet(tenant, user, FacetKind.DEVICE, at_ms, device=device)
 
 
-def _opt_out_facets(request: web.Request, tenant: str, user: str, pairs: Iterable[tuple[str, str]]) -> Facets:
-    now_ms = request.app[PEOPLE].clock.now_ms()
+def _opt_out_facets(tenant: str, user: str, pairs: Iterable[tuple[str, str]], at_ms: int) -> Facets:
     return {
         keys.opt_out_facet(channel, kind): RecipientFacet(
-            tenant, user, FacetKind.OPT_OUT, now_ms, channel=channel, kind=kind
+            tenant, user, FacetKind.OPT_OUT, at_ms, channel=channel, kind=kind
         )
         for channel, kind in pairs
     }

@@ -1,1 +1,1 @@
-"""Provider webhooks: verify, write raw."""
+"""Provider webhooks: server takes them, signatures verifies, readers knows who reads which (http_provider)."""

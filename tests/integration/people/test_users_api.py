@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -56,6 +57,13 @@ async def test_a_patch_changes_what_it_names_and_null_empties(client: Client) ->
     await call(client, "PUT", USER, PROFILE)
     _, user = await call(client, "PATCH", USER, {"locale": "en", "phone": None})
     assert (user["email"], user["locale"], user["phone"]) == ("Jane@example.org", "en", None)
+
+
+async def test_two_changes_at_the_same_moment_are_both_kept(client: Client) -> None:
+    await call(client, "PUT", USER, PROFILE)
+    await asyncio.gather(*[call(client, "PATCH", USER, {name: None}) for name in ("phone", "locale", "time_zone")])
+    _, user = await call(client, "GET", USER)
+    assert (user["email"], user["phone"], user["locale"], user["time_zone"]) == ("Jane@example.org", None, None, None)
 
 
 async def test_no_profile_write_undoes_an_opt_out_and_the_whole_list_does(client: Client) -> None:

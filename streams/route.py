@@ -25,9 +25,9 @@ from streams import grants, planning, plans, round_trip
 
 CheckEvent = Callable[[NotificationRequested, int], NotificationRequested]
 """The API's own rules: the event with its times filled in, given the time on its record. Raises Refused."""
-Park = Callable[[Record, str, str], Outgoing]
-"""The dead letter of a record: (record, error class, text)."""
-DUE_NOT_HEADERS = ("tid-not-before",)
+Park = Callable[[Record, str, str, tuple[RowEvent, ...]], Done]
+"""The answer that parks a record: (record, error class, text, what its row is told)."""
+DUE = "tid-not-before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ class Route:
         try:
             event = codec.decode(record.value or b"", NotificationRequested)
         except Poison as error:
-            return Done((self._doors.park(record, error.reason, error.text),), parked=True)
+            return self._doors.park(record, error.reason, error.text, ())
         event = replace(event, tenant=entry.tenant)
         address = _address(record, event, entry)
         try:
-            event = self._doors.check_event(event, record.timestamp_ms)
+            event = self._doors.check_event(event, _known_at_ms(record, event))
         except Refused as error:
             return self._refused(record, event, address, error, now_ms)
         policy = self._policies[event.template]
@@ -142,7 +142,7 @@ class Route:
         """Parked as it came, and failed for whoever asks."""
         reason = _REFUSALS.get(error.field, ParkReason.BAD_REQUEST)
         ended = _end(event, address, EventKind.FAILED, _FAILURES[reason], now_ms, str(error)[:200])
-        return Done((self._doors.park(record, reason, str(error)),), (ended,), parked=True)
+        return self._doors.park(record, reason, str(error), (ended,))
 
     def _moved(self, record: Record, event: NotificationRequested, address: keys.Address) -> Done:
         """Into the other entry topic, keeping its address."""
@@ -204,7 +204,7 @@ class Route:
     def _lane_records(self, intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[Outgoing]:
         event = intake.event
         key = keys.user_key(event.tenant, event.user_id).encode()
-        headers = tuple(header for header in intake.record.headers if header[0] not in DUE_NOT_HEADERS)
+        headers = tuple(header for header in intake.record.headers if header[0] != DUE)
         for index, part in enumerate(plan.parts):
             if not part.reason:
                 delivery = _delivery(intake, plan, index, now_ms)
@@ -226,6 +226,11 @@ def _address(record: Record, event: NotificationRequested, entry: Entry) -> keys
     if keys.is_single_row(event.origin_row):
         return keys.Address(event.origin_row, event.origin_slot)
     return keys.single_address(entry.epoch, record.partition, record.offset)
+
+
+def _known_at_ms(record: Record, event: NotificationRequested) -> int:
+    """When it was first in the log: by this time its own times are judged, however often it is read."""
+    return event.accepted_at_ms if keys.is_single_row(event.origin_row) else record.timestamp_ms
 
 
 def _end(

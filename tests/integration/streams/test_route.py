@@ -1,0 +1,219 @@
+"""Singles find their lanes, on real Redis; the log and the engine are in memory."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from deploy import redis_client
+from producers import requests
+from retry_topics.dead_letters import DeadLetters
+from schemas import codec, keys
+from schemas.errors import StoreDown
+from schemas.messages import Channel, Contact, Delivery, EventKind, NotificationRequested, Priority, StatusEvent
+from schemas.policies import MessageClass, TemplatePolicy
+from schemas.reasons import ParkReason, Reason
+from schemas.records import Answer, Defer, Done, Record
+from schemas.stores import Epoch
+from schemas.topics import Topics
+from streams.grants import Grants, Purse
+from streams.recipients import RedisProfiles
+from streams.route import Doors, Entry, Route
+from tests.doubles.manual_clock import START_MS, ManualClock
+
+TOPICS = Topics()
+REQUESTS, BULK = TOPICS.requests("default"), TOPICS.requests_bulk("default")
+EPOCH = "0a1b2c3d"
+IDS = keys.Ids(b"secret")
+POLICIES = {
+    "code": TemplatePolicy("code", MessageClass.TRANSACTIONAL, (Channel.PUSH, Channel.EMAIL)),
+    "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,)),
+}
+TRACE = (("traceparent", b"00-1-2-01"),)
+REQUEST = NotificationRequested(
+    "default",
+    "order-1",
+    "ann",
+    "code",
+    to=Contact(email="ann@example.org"),
+    accepted_at_ms=START_MS,
+    expires_at_ms=START_MS + 60_000,
+)
+
+
+class World:
+    def __init__(self, redis: Redis, epoch: Epoch) -> None:
+        self.redis = redis
+        self.epoch = epoch
+        self.clock = ManualClock()
+        self.route = self.handler()
+
+    def handler(self, purse: Purse | None = None) -> Route:
+        entries = {
+            REQUESTS: Entry("default", EPOCH, Priority.TRANSACTIONAL),
+            BULK: Entry("default", EPOCH, Priority.BULK),
+        }
+        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, RedisProfiles(self.redis, self.epoch))
+        return Route(entries, POLICIES, doors, self.redis, self.epoch, TOPICS, IDS, self.clock, purse)
+
+    async def handle(self, *records: Record, route: Route | None = None) -> list[Answer]:
+        answers: dict[tuple[str, int], Answer] = {}
+
+        def answer(record: Record, given: Answer) -> None:
+            assert (record.topic, record.offset) not in answers, "each record is answered once"
+            answers[record.topic, record.offset] = given
+
+        await (route or self.route).handle(records, answer)
+        return [answers[record.topic, record.offset] for record in records]
+
+    async def done(self, record: Record, route: Route | None = None) -> Done:
+        (answer,) = await self.handle(record, route=route)
+        assert isinstance(answer, Done)
+        return answer
+
+
+def check(event: NotificationRequested, now_ms: int) -> NotificationRequested:
+    return requests.check_event(event, POLICIES, now_ms, requests.Limits(schedules=True))
+
+
+def record(event: NotificationRequested | bytes, offset: int = 35, topic: str = REQUESTS) -> Record:
+    value = event if isinstance(event, bytes) else codec.encode(event)
+    return Record(topic, 3, offset, b"default/ann", value, TRACE, START_MS)
+
+
+def request(**changes: Any) -> NotificationRequested:
+    return replace(REQUEST, **changes)
+
+
+def deliveries(done: Done) -> list[Delivery]:
+    return [codec.decode(one.value, Delivery) for one in done.publish]
+
+
+def events(done: Done) -> list[StatusEvent]:
+    return [one.event for one in done.events]
+
+
+@pytest.fixture
+async def world(redis_url: str) -> AsyncIterator[World]:
+    epoch = Epoch()
+    redis = redis_client.connect(redis_url, epoch)
+    await redis.flushdb()
+    await redis.set(keys.REDIS_EPOCH, epoch.run_id)
+    yield World(redis, epoch)
+    await redis.flushdb()
+    await redis.aclose()
+
+
+async def test_a_request_becomes_one_delivery_in_its_lane(world: World) -> None:
+    done = await world.done(record(request()))
+    (outgoing,) = done.publish
+    (delivery,) = deliveries(done)
+    assert outgoing.topic == TOPICS.lane(Channel.EMAIL, Priority.TRANSACTIONAL)
+    assert (outgoing.key, outgoing.headers) == (b"default/ann", TRACE)
+    address = keys.single_address(EPOCH, 3, 35)
+    assert (delivery.row, delivery.slot, delivery.index) == (address.row, address.slot, 1)
+    assert (delivery.intent, delivery.call, delivery.to) == ("default/e/order-1", 1, REQUEST.to)
+
+
+async def test_the_row_learns_what_is_queued_and_why_the_rest_is_not(world: World) -> None:
+    done = await world.done(record(request()))
+    assert {one.row for one in done.events} == {keys.single_address(EPOCH, 3, 35).row}
+    assert [(event.kind, event.delivery, event.reason) for event in events(done)] == [
+        (EventKind.PLANNED, "", ""),
+        (EventKind.SUPPRESSED, "push", Reason.NO_ADDRESS),
+        (EventKind.QUEUED, "email", ""),
+    ]
+
+
+async def test_a_second_reading_gives_the_same_deliveries_whatever_the_profile_says_now(world: World) -> None:
+    first = await world.done(record(request()))
+    profile = keys.redis_profile("default", "ann")
+    await world.redis.hset(profile, "device/d1", '1 ["d1", "token", "ios", "", "production", 1]')  # type: ignore[misc]
+    assert (await world.done(record(request()))).publish == first.publish
+
+
+async def test_the_same_intent_accepted_twice_goes_out_once_and_names_the_first(world: World) -> None:
+    first, second = await world.handle(record(request(), 35), record(request(), 36))
+    assert isinstance(first, Done) and isinstance(second, Done)
+    assert len(first.publish) == 1 and second.publish == ()
+    (event,) = events(second)
+    assert (event.kind, event.reason) == (EventKind.SUPPRESSED, Reason.DUPLICATE_OF)
+    assert event.detail == IDS.notification_id("default", keys.single_address(EPOCH, 3, 35))
+
+
+@pytest.mark.parametrize("topic", [REQUESTS, BULK])
+async def test_a_request_in_the_wrong_topic_is_moved_and_keeps_its_address(world: World, topic: str) -> None:
+    wrong = request(template="offer" if topic == REQUESTS else "code")
+    moved = await world.done(record(wrong, 35, topic))
+    (outgoing,) = moved.publish
+    assert outgoing.topic == (BULK if topic == REQUESTS else REQUESTS)
+    assert moved.events == ()
+    assert outgoing.value is not None
+    (delivery,) = deliveries(await world.done(record(outgoing.value, 7, outgoing.topic)))
+    assert keys.Address(delivery.row, delivery.slot) == keys.single_address(EPOCH, 3, 35)
+
+
+@pytest.mark.parametrize(
+    ("changes", "park_reason", "reason"),
+    [
+        ({"event_id": ""}, ParkReason.NO_KEY, Reason.NO_KEY),
+        ({"template": "unheard-of"}, ParkReason.UNKNOWN_TEMPLATE, Reason.UNKNOWN_TEMPLATE),
+        ({"user_id": ""}, ParkReason.BAD_REQUEST, Reason.BAD_REQUEST),
+        ({"params": "[1"}, ParkReason.BAD_REQUEST, Reason.BAD_REQUEST),
+    ],
+)
+async def test_a_direct_event_that_breaks_a_rule_is_parked_and_failed(
+    world: World, changes: dict[str, str], park_reason: str, reason: str
+) -> None:
+    parked = record(request(**changes))
+    done = await world.done(parked)
+    (letter,) = done.publish
+    assert (letter.topic, letter.value) == (TOPICS.requests_dlq, parked.value)
+    assert dict(letter.headers)["tid-error-class"].decode() == park_reason
+    assert [(event.kind, event.reason) for event in events(done)] == [(EventKind.FAILED, reason)]
+
+
+async def test_garbage_is_parked_byte_for_byte_and_its_neighbours_go_on(world: World) -> None:
+    garbage, good = await world.handle(record(b"\x00\x01garbage", 35), record(request(), 36))
+    assert isinstance(garbage, Done) and isinstance(good, Done)
+    assert garbage.publish[0].value == b"\x00\x01garbage"
+    assert len(deliveries(good)) == 1
+
+
+async def test_the_tenant_is_that_of_the_topic(world: World) -> None:
+    (delivery,) = deliveries(await world.done(record(request(tenant="somebody-else"))))
+    assert delivery.tenant == "default"
+
+
+async def test_what_expired_on_the_way_is_not_sent(world: World) -> None:
+    world.clock.advance(60_000)
+    done = await world.done(record(request()))
+    assert done.publish == ()
+    assert [event.kind for event in events(done)] == [EventKind.EXPIRED]
+
+
+async def test_what_is_not_due_yet_waits(world: World) -> None:
+    (answer,) = await world.handle(record(request(send_at_ms=START_MS + 5_000)))
+    assert answer == Defer(START_MS + 5_000)
+
+
+async def test_an_emptied_redis_routes_nothing(world: World) -> None:
+    await world.redis.delete(keys.REDIS_EPOCH)
+    with pytest.raises(StoreDown):
+        await world.handle(record(request()))
+
+
+async def test_bulk_goes_at_the_pace_that_dispatch_grants(world: World) -> None:
+    route = world.handler(Purse(world.redis, "route-1"))
+    asked = [record(request(template="offer", event_id=str(n)), n, BULK) for n in range(5)]
+    assert all(isinstance(answer, Defer) for answer in await world.handle(*asked, route=route))
+    flow = ("default", TOPICS.lane(Channel.EMAIL, "bulk"))
+    grants = Grants(world.redis)
+    assert (await grants.wishes([flow]))[flow].wanted == 5
+    await grants.give({flow: 3})
+    answers = await world.handle(*asked, route=route)
+    assert sum(isinstance(answer, Done) for answer in answers) == 3
+    wish = (await grants.wishes([flow]))[flow]
+    assert (wish.wanted, wish.tokens) == (2, 0)

@@ -1,7 +1,7 @@
 # Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test test-long up down lint format
+.PHONY: help environment demo test test-long up down lint format docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -18,6 +18,9 @@ $(ENVIRONMENT): requirements.lock pyproject.toml deploy/environment.sh
 
 demo: $(ENVIRONMENT) ## See it work: four channels, a campaign of 20,000, a worker killed in the middle
 	@$(BIN)/tidings demo
+
+docs: $(ENVIRONMENT) ## Generate the pages of topics, metrics and settings
+	@$(BIN)/tidings reference docs
 
 test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
 	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance

@@ -268,6 +268,14 @@ def local_keep(tell: Annotated[int, typer.Option()]) -> None:
     command.keep(tell, os.environ)
 
 
+@app.command(hidden=True)
+def reference(folder: Path) -> None:
+    """Write the generated pages."""
+    from deploy import reference as pages
+
+    pages.write(folder)
+
+
 @app.command()
 def version() -> None:
     """Which release this is."""

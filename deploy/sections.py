@@ -128,6 +128,12 @@ class Streams(Section):
     commit_every_s: Seconds = 1.0
 
 
+class Metrics(Section):
+    """listen: where a role without a door of its own serves /metrics; port 0 is chosen, the log names it."""
+
+    listen: Listen = "127.0.0.1:0"
+
+
 class Templates(Section):
     path: Path = Path("templates")
 
@@ -148,7 +154,7 @@ class Provider(Section):
     """One account at one vendor. prices: money per SMS segment or message, by the number's country.
 
     source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
-    concurrency: calls at the same time from one worker. ca: file of the authority; verify_tls off only for tests.
+    concurrency: calls at the same time from one worker. ca: file of the authority.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

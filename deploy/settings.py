@@ -42,6 +42,7 @@ class Settings(BaseSettings):
     api: sections.Api = sections.Api()
     callbacks: sections.Callbacks = sections.Callbacks()
     streams: sections.Streams = sections.Streams()
+    metrics: sections.Metrics = sections.Metrics()
     templates: sections.Templates = sections.Templates()
     id: sections.Identity = sections.Identity()
     channels: dict[sections.ChannelName, sections.Channel] = {}

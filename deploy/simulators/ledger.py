@@ -2,7 +2,7 @@
 
 A *call* is a request the provider read. A *send* is a call after which the person has the message: accepted,
 whether or not the answer came back. Everything is counted per service (an HTTP path, or "smtp").
-Keys and recipients are kept as 8-byte hashes, so a million of them fit into about 150 MB.
+Keys and recipients are kept as 8-byte hashes, so a million of them fit into 200 MB.
 """
 
 from __future__ import annotations

@@ -1,0 +1,48 @@
+"""A dispatch of its own process, for tests that kill it: python -m ... BOOTSTRAP REDIS_URL PREFIX INSTANCE."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from deploy import redis_client
+from producers.publisher import KafkaPublisher
+from retry_topics.dead_letters import DeadLetters
+from schemas.clock import SystemClock
+from schemas.messages import Channel
+from schemas.policies import MessageClass, TemplatePolicy
+from schemas.stores import Epoch
+from schemas.topics import Topics
+from streams.backlog import Backlog
+from streams.campaigns import Campaigns
+from streams.dispatch import Dispatch
+from streams.grants import Grants
+from streams.leader import KafkaLeadership
+from streams.log_reader import KafkaLogReader
+from streams.page_reader import PageReader, ReadAhead
+from streams.release import Releases
+from streams.tails import KafkaTails
+
+RATE_PER_S = 400.0
+POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
+
+
+async def rate(_: Channel) -> float:
+    return RATE_PER_S
+
+
+async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> None:
+    kafka, topics, clock = {"bootstrap.servers": bootstrap}, Topics(prefix), SystemClock()
+    publisher, reader, redis = KafkaPublisher(kafka), KafkaLogReader(kafka), redis_client.connect(redis_url, Epoch())
+    leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
+    campaigns, grants = Campaigns(topics, POLICIES), Grants(redis)
+    ahead = ReadAhead(PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics))
+    backlog = Backlog(reader, redis, dict.fromkeys(topics.lanes(), 1), clock)
+    releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock)
+    await leadership.start()
+    tails = KafkaTails(kafka)
+    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

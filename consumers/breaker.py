@@ -43,10 +43,10 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """until_ms: when the next probes may go (Redis TIME); is_hold: a person must act."""
+    """left_ms: how long until the next probes may go; is_hold: a person must act."""
 
     gate: Gate
-    until_ms: int = 0
+    left_ms: int = 0
     is_hold: bool = False
 
 
@@ -68,11 +68,12 @@ class Breaker:
         trip.execute_command("HMGET", self._key, "state", "until", "reason")
 
     def read(self, reply: Any, now_ms: int) -> State:
+        """now_ms: the server's clock."""
         state, until, reason = reply
         if state != b"open":
             return CLOSED
-        gate = Gate.OPEN if int(until) > now_ms else Gate.HALF_OPEN
-        return State(gate, int(until), reason == b"config")
+        left_ms = max(0, int(until) - now_ms)
+        return State(Gate.OPEN if left_ms else Gate.HALF_OPEN, left_ms, reason == b"config")
 
     def ask_probe(self, trip: Trip) -> None:
         """Asks for a round of probes of a half open breaker; read_probe gives how many calls may be made."""

@@ -1,0 +1,137 @@
+"""The call itself: render late, look at lease and token once more, send under a hard deadline, judge the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from consumers import send_checks
+from consumers.looking import Order
+from consumers.providers.contract import Call
+from consumers.render import Renderer
+from consumers.sending import Seat, Sending, WorkerOptions
+from consumers.telling import Teller
+from consumers.verdicts import Verdict
+from schemas import keys, metrics
+from schemas.clock import Clock
+from schemas.content import Content
+from schemas.errors import Poison
+from schemas.messages import CampaignOrder, Channel
+from schemas.outcomes import Kind, Outcome
+
+log = logging.getLogger(__name__)
+
+_SUPPRESSED_BY_REPORTS = frozenset({Channel.EMAIL, Channel.SMS})
+Judge = Callable[[Sending, Outcome, str], Verdict]
+"""What follows from a provider's answer: (sending, outcome, provider)."""
+Gap = Callable[[str], Awaitable[None]]
+"""Tests stop a worker here: after_claim, after_send, after_settle."""
+
+
+class Caller:
+    """Makes one delivery's call and hands its verdict on to be settled."""
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        ids: keys.Ids,
+        order: Order,
+        judge: Judge,
+        teller: Teller,
+        clock: Clock,
+        options: WorkerOptions,
+        gap: Gap | None = None,
+    ) -> None:
+        self._renderer = renderer
+        self._ids = ids
+        self._order = order
+        self._judge = judge
+        self._teller = teller
+        self._clock = clock
+        self._options = options
+        self._gap = gap
+
+    async def call(self, sending: Sending, seat: Seat) -> None:
+        """From the claim to the verdict. Whatever happens, the delivery is settled, given back or left to its lease."""
+        if self._gap is not None:
+            await self._gap("after_claim")
+        content = self._ready(sending, seat)
+        if content is None:
+            return
+        outcome, reference = await self._ask(sending, seat, content)
+        if self._gap is not None:
+            await self._gap("after_send")
+        seat.breaker.note(outcome.kind, sending.is_probe)
+        verdict = self._judge(sending, outcome, seat.provider.name)
+        needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
+        self._teller.settle(sending, verdict, reference if needs_reference else "")
+
+    def _ready(self, sending: Sending, seat: Seat) -> Content | None:
+        """What to send; None when no call may be made: then the token went back and the delivery is answered."""
+        delivery = sending.delivery
+        assert sending.token is not None
+        try:
+            content = self._renderer.render(delivery, sending.locale)
+        except Poison as error:
+            seat.pocket.give_back(sending.token)
+            self._teller.failed(sending, error)
+            return None
+        order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
+        late = send_checks.out_of_time(delivery, order, self._clock.now_ms())
+        if late is not None:
+            seat.pocket.give_back(sending.token)
+            self._teller.stop(sending, late)
+            return None
+        lease_left_s = sending.lease_until_s - self._clock.steady_s()
+        if lease_left_s < self._options.deadline_s + self._options.lease_margin_s:
+            seat.pocket.give_back(sending.token)
+        elif seat.pocket.spend(sending.token):
+            return content
+        self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
+        return None
+
+    async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:
+        call = self._call(sending, content)
+        began_s = self._clock.steady_s()
+        try:
+            async with asyncio.timeout(self._options.deadline_s):
+                outcome = await seat.provider.send(call)
+        except TimeoutError:
+            outcome = Outcome(Kind.UNKNOWN, detail=f"no answer within {self._options.deadline_s:g} s")
+        except Exception:
+            # A bug of the adapter: the request may have left.
+            log.exception("call.failed", extra={"provider": seat.provider.name})
+            outcome = Outcome(Kind.UNKNOWN, detail="the adapter failed")
+        seconds = self._clock.steady_s() - began_s
+        metrics.CALL_SECONDS.labels(seat.provider.name).observe(seconds)
+        metrics.OUTCOMES.labels(seat.provider.name, outcome.kind).inc()
+        return outcome, call.reference
+
+    def _call(self, sending: Sending, content: Content) -> Call:
+        delivery = sending.delivery
+        address = keys.Address(delivery.row, delivery.slot)
+        channel = delivery.channel
+        hashed = keys.address_hash(channel, sending.address) if channel in _SUPPRESSED_BY_REPORTS else ""
+        reference = keys.Reference(
+            delivery.tenant,
+            address,
+            delivery.index,
+            delivery.generation,
+            sending.held_claim().call,
+            channel.value if hashed else "",
+            hashed,
+        )
+        return Call(
+            tenant=delivery.tenant,
+            user_id=delivery.user_id,
+            delivery_key=keys.delivery_key(delivery.intent, channel, delivery.device),
+            notification_id=self._ids.notification_id(delivery.tenant, address),
+            reference=self._ids.reference(reference),
+            channel=channel,
+            template=delivery.template,
+            to=sending.address,
+            content=content,
+            expires_at_ms=delivery.expires_at_ms,
+            traceparent=(sending.record.header("traceparent") or b"").decode("ascii", "replace"),
+        )

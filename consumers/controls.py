@@ -1,0 +1,57 @@
+"""What operators want of each campaign, in memory: asked before every call, so a pause or cancel holds within 2 s.
+
+Follows all of `campaign.control` from its start; `lane_worker` sees no lane record before `load` returned.
+A cancel has a key of its own on the topic: no later pause or resume undoes it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from schemas import codec, metrics
+from schemas.errors import Poison
+from schemas.messages import CampaignControl, CampaignOrder
+from schemas.records import Record, Tails
+from schemas.topics import Topics
+
+log = logging.getLogger(__name__)
+
+
+class Controls:
+    """The newest order of every campaign that is not simply running."""
+
+    def __init__(self) -> None:
+        self._paused: set[tuple[str, str]] = set()
+        self._cancelled: set[tuple[str, str]] = set()
+
+    async def load(self, tails: Tails, topics: Topics) -> None:
+        """Returns when everything ordered so far is known; goes on following."""
+        view = await tails.follow([topics.campaign_control], self.see)
+        await view.caught_up()
+
+    def order(self, tenant: str, campaign_id: str) -> CampaignOrder:
+        """What holds now; a campaign nobody spoke of is running."""
+        campaign = (tenant, campaign_id)
+        if campaign in self._cancelled:
+            return CampaignOrder.CANCELLED
+        return CampaignOrder.PAUSED if campaign in self._paused else CampaignOrder.RUNNING
+
+    def see(self, record: Record) -> None:
+        """One record of the topic. An unreadable one is logged and changes nothing."""
+        if record.value is None:
+            return
+        try:
+            control = codec.decode(record.value, CampaignControl)
+        except Poison as error:
+            log.error("control.unreadable", extra={"offset": record.offset, "error": str(error)})
+            return
+        campaign = (control.tenant, control.campaign_id)
+        match control.order:
+            case CampaignOrder.CANCELLED:
+                self._cancelled.add(campaign)
+            case CampaignOrder.PAUSED:
+                self._paused.add(campaign)
+            case CampaignOrder.RUNNING:
+                self._paused.discard(campaign)
+        metrics.CONTROL_CAMPAIGNS.labels("paused").set(len(self._paused))
+        metrics.CONTROL_CAMPAIGNS.labels("cancelled").set(len(self._cancelled))

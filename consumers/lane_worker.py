@@ -1,0 +1,146 @@
+"""The story of one send: look, check, claim, render, call, settle, tell. A handler run by `consumers/engine.py`.
+
+A micro-batch shares its round trips: A looks at claims and profiles (`looking`), B takes the claims
+(`bidding`); then each delivery makes its call on its own (`calling`), and those that finish close together are
+settled in one trip (`settling`) and announced (`telling`). A crash anywhere repeats what was published, never
+a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+
+from consumers import claims
+from consumers.bidding import Bidder
+from consumers.calling import Caller, Gap, Judge
+from consumers.looking import Looker, Order
+from consumers.render import Renderer
+from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
+from consumers.settling import SettleOptions, Settling
+from consumers.telling import Teller
+from consumers.verdicts import Announcer
+from retry_topics.dead_letters import DeadLetters
+from schemas import codec, keys
+from schemas.clock import Clock
+from schemas.errors import Misconfigured, Poison, StoreDown
+from schemas.messages import Delivery
+from schemas.policies import Policies
+from schemas.records import AnswerTo, Record
+from schemas.topics import Topics
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides about a delivery: templates and their policies, operators' orders, the judge of outcomes."""
+
+    policies: Policies
+    renderer: Renderer
+    order: Order
+    judge: Judge
+
+
+class LaneWorker:
+    """Sends the deliveries of one lane through the providers of its channel, in order of preference."""
+
+    def __init__(
+        self,
+        seats: Sequence[Seat],
+        stores: Stores,
+        rules: Rules,
+        ids: keys.Ids,
+        topics: Topics,
+        letters: DeadLetters,
+        clock: Clock,
+        options: WorkerOptions,
+        settle_options: SettleOptions,
+        gap: Gap | None = None,
+    ) -> None:
+        _check(options)
+        self._rules = rules
+        self._letters = letters
+        self._options = options
+        self._settling = Settling(stores, [seat.breaker for seat in seats], settle_options, gap)
+        self._teller = Teller(Announcer(topics, letters.letter), self._settling, ids, clock, options)
+        self._at_provider = Room(options.calls_at_once)
+        self._looker = Looker(stores, seats, rules.policies, rules.order, self._teller, clock)
+        self._bidder = Bidder(stores, seats, self._begin, self._at_provider, self._teller, clock, options)
+        self._caller = Caller(rules.renderer, ids, rules.order, rules.judge, self._teller, clock, options, gap)
+        self._in_flight = Room(options.in_flight)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settler: asyncio.Task[None] | None = None
+
+    async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
+        """Takes the records on as soon as there is room; they are answered by tasks of their own."""
+        if self._settler is None:
+            self._settler = asyncio.create_task(self._settling.run(self._teller.settled))
+        batch = [sending for record in records if (sending := self._received(record, answer)) is not None]
+        if batch:
+            await self._in_flight.enter(len(batch))
+            self._start(self._send(batch))
+
+    async def close(self) -> None:
+        """Returns when all that was begun is settled and answered."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._settling.idle()
+        if self._settler is not None:
+            self._settler.cancel()
+
+    def _received(self, record: Record, answer: AnswerTo) -> Sending | None:
+        """The delivery in a record; one that nobody can send is parked byte for byte."""
+        try:
+            delivery = codec.decode(record.value, Delivery)
+            bid = claims.bid_for(delivery)
+        except Poison as error:
+            answer(record, self._letters.parked(record, error.reason, error.text))
+            return None
+        return Sending(record, answer, self._in_flight, delivery, bid)
+
+    async def _send(self, batch: list[Sending]) -> None:
+        """Steps 2 to 4 for all together; whoever the claim sends back to the checks goes round again."""
+        try:
+            left = batch
+            for _ in range(self._options.rechecks):
+                ready, states = await self._looker.look(left)
+                left = await self._bidder.bid(ready, states)
+                if not left:
+                    return
+            self._teller.defer(left, self._options.store_pause_ms)
+        except StoreDown as error:
+            waiting = [sending for sending in batch if sending.claim is None]
+            log.warning("send.deferred", extra={"deliveries": len(waiting), "error": str(error)})
+            self._teller.defer(waiting, self._options.store_pause_ms)
+        except Exception as error:
+            for sending in batch:
+                if sending.claim is None:
+                    self._teller.failed(sending, error)
+
+    def _begin(self, sending: Sending, seat: Seat) -> None:
+        self._start(self._call(sending, seat))
+
+    async def _call(self, sending: Sending, seat: Seat) -> None:
+        try:
+            await self._caller.call(sending, seat)
+        except Exception as error:
+            self._teller.failed(sending, error)
+        finally:
+            self._at_provider.give(1)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _check(options: WorkerOptions) -> None:
+    """Raises Misconfigured when a call could outlive its lease."""
+    if options.deadline_s + options.lease_margin_s >= options.lease_s:
+        raise Misconfigured(
+            f"lease_s ({options.lease_s:g}) must be longer than deadline_s ({options.deadline_s:g})"
+            f" and lease_margin_s ({options.lease_margin_s:g}) together"
+        )

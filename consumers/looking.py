@@ -1,0 +1,114 @@
+"""Round trip A of a send: what the claims say already, who may be reached, and how the providers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from consumers import send_checks
+from consumers.breaker import State
+from consumers.claims import Answer, Entry
+from consumers.send_checks import Reached, Seen, Wait
+from consumers.sending import Seat, Sending, Stores
+from consumers.telling import Teller
+from schemas import metrics
+from schemas.clock import Clock
+from schemas.messages import CampaignOrder
+from schemas.policies import Policies
+from schemas.reasons import Reason
+
+Order = Callable[[str, str], CampaignOrder]
+"""What operators want of (tenant, campaign) now: `controls.Controls.order`."""
+_COMMANDS = 3  # of each delivery
+
+
+class Looker:
+    """Looks at a batch: answers whoever cannot go on, returns the others."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        seats: Sequence[Seat],
+        policies: Policies,
+        order: Order,
+        teller: Teller,
+        clock: Clock,
+    ) -> None:
+        self._stores = stores
+        self._seats = seats
+        self._policies = policies
+        self._order = order
+        self._teller = teller
+        self._clock = clock
+
+    async def look(self, batch: Sequence[Sending]) -> tuple[list[Sending], list[State]]:
+        """Who may bid for a claim, and the state of each seat's breaker. Raises StoreDown."""
+        replies = await self._ask(batch)
+        now_ms = self._stores.claims.read_now(replies[0])
+        own = 1 + len(self._seats)
+        states = [seat.breaker.read(reply, now_ms) for seat, reply in zip(self._seats, replies[1:own], strict=True)]
+        ready = []
+        for at, sending in enumerate(batch):
+            try:
+                first = own + _COMMANDS * at
+                if self._may_bid(sending, replies[first : first + _COMMANDS], now_ms):
+                    ready.append(sending)
+            except Exception as error:  # one delivery's trouble must not harm the others
+                self._teller.failed(sending, error)
+        return ready, states
+
+    async def _ask(self, batch: Sequence[Sending]) -> list[Any]:
+        known = self._stores
+        trip = known.trips.begin()
+        known.claims.ask_now(trip)
+        for seat in self._seats:
+            seat.breaker.ask(trip)
+        for sending in batch:
+            known.claims.ask_entry(trip, sending.bid)
+            known.profiles.ask(trip, sending.delivery.tenant, sending.delivery.user_id)
+            known.claims.ask_cancelled(trip, sending.bid)
+        known.epoch.ask(trip)
+        replies = await trip.execute()
+        known.epoch.check(replies[-1])
+        return replies
+
+    def _may_bid(self, sending: Sending, replies: Sequence[Any], now_ms: int) -> bool:
+        known = self._stores
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        entry = known.claims.read_entry(replies[0])
+        answer = send_checks.answered(entry, sending.bid, now_ms)
+        if answer is not None:
+            obey(self._teller, sending, answer, entry, now_ms, self._clock)
+            return False
+        sending.policy = send_checks.policy_of(self._policies, sending.delivery)
+        sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
+        return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), known.claims.read_cancelled(replies[2])))
+
+    def _is_wanted(self, sending: Sending, seen: Seen) -> bool:
+        delivery = sending.delivery
+        sending.version, sending.cancelled = seen.profile.version, seen.cancelled
+        order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
+        found = send_checks.obstacle(delivery, seen, sending.known_policy(), order, self._clock.now_ms())
+        if isinstance(found, Reached):
+            sending.address, sending.locale = found.address, found.locale
+            return True
+        self._teller.stop(sending, found)
+        return False
+
+
+def obey(teller: Teller, sending: Sending, answer: Answer, entry: Entry | None, now_ms: int, clock: Clock) -> None:
+    """A claim that is not to be had says what becomes of the record. now_ms: the clock that leases run by."""
+    metrics.CLAIMS.labels(sending.record.topic, answer.name.lower()).inc()
+    assert entry is not None
+    match answer:
+        case Answer.DUPLICATE_OF:
+            teller.duplicate(sending, entry)
+        case Answer.STALE:
+            teller.ignore(sending)
+        case Answer.FINISHED_SAME:
+            teller.repeat(sending, entry)
+        case _:
+            left_ms = max(1, entry.lease_end_ms - now_ms)
+            teller.stop(sending, Wait(clock.now_ms() + left_ms, Reason.LEASED_ELSEWHERE))

@@ -1,0 +1,122 @@
+"""May this delivery go out now? The questions before a claim, in their order, each with its named reason.
+
+Pure: `lane_worker` asks with what round trip A brought. The answers are a verdict, a wait, or nothing: go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consumers import claims
+from consumers.claims import Answer, Bid, Entry
+from consumers.verdicts import Verdict
+from schemas import contacts
+from schemas.errors import Poison
+from schemas.messages import CampaignOrder, Channel, Contact, Delivery, EventKind
+from schemas.policies import Policies, TemplatePolicy
+from schemas.reasons import ParkReason, Reason
+from schemas.stores import Profile
+
+TOO_OLD_MS = 22 * 3_600_000
+"""Claims live for 24 h; a record released longer ago could have lost its own."""
+PAUSE_LOOK_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now. reason: why, when the wait is long enough to leave the lane."""
+
+    until_ms: int
+    reason: str = Reason.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What round trip A brought of the person and their wish."""
+
+    profile: Profile
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where the delivery goes."""
+
+    address: str
+    locale: str
+
+
+def answered(entry: Entry | None, bid: Bid, now_ms: int) -> Answer | None:
+    """What the claim says already; None when the record may go on to bid for it."""
+    answer = claims.judge(entry, bid, now_ms)
+    return None if answer in (Answer.CLAIMED, Answer.TAKEOVER) else answer
+
+
+def lapsed_calls(entry: Entry | None, now_ms: int) -> range:
+    """The calls that were begun and of which nobody heard since their leases ran out."""
+    if entry is None or not entry.is_open() or entry.lease_end_ms > now_ms:
+        return range(0)
+    return range(entry.record_call, entry.call + 1)
+
+
+def obstacle(
+    delivery: Delivery, seen: Seen, policy: TemplatePolicy, order: CampaignOrder, now_ms: int
+) -> Verdict | Wait | Reached:
+    """The first thing in the way, or where the delivery goes. now_ms: wall clock."""
+    late = out_of_time(delivery, order, now_ms)
+    if late is not None:
+        return late
+    if seen.cancelled:
+        return _end(EventKind.CANCELLED, Reason.CANCELLED_BY_CALLER, now_ms)
+    if now_ms - delivery.released_at_ms > TOO_OLD_MS:
+        return Verdict(EventKind.FAILED, now_ms, Reason.TOO_OLD, "released more than 22 h ago", park=ParkReason.TOO_OLD)
+    return _reach(delivery, seen.profile, policy, now_ms)
+
+
+def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:
+    """What may change while a delivery waits for its token: asked again just before the call."""
+    if 0 < delivery.expires_at_ms <= now_ms:
+        return _end(EventKind.EXPIRED, Reason.EXPIRED, now_ms)
+    if order is CampaignOrder.PAUSED:
+        return Wait(now_ms + PAUSE_LOOK_MS)
+    if order is CampaignOrder.CANCELLED:
+        return _end(EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED, now_ms)
+    return None
+
+
+def _reach(delivery: Delivery, profile: Profile, policy: TemplatePolicy, now_ms: int) -> Verdict | Reached:
+    if profile.erased:
+        return _end(EventKind.SUPPRESSED, Reason.ERASED, now_ms)
+    if profile.opt_outs and profile.opted_out(delivery.channel, delivery.template, policy.message_class):
+        return _end(EventKind.SUPPRESSED, Reason.OPTED_OUT, now_ms)
+    contact = contacts.effective(profile, delivery.to)
+    address = contacts.address_of(contact, delivery.channel, _device(contact, delivery), delivery.user_id)
+    if not address:
+        is_push = delivery.channel is Channel.PUSH
+        return _end(EventKind.SUPPRESSED, Reason.DEAD_DEVICE if is_push else Reason.NO_ADDRESS, now_ms)
+    return Reached(address, contact.locale)
+
+
+def _device(contact: Contact, delivery: Delivery) -> str:
+    """A push that came as a fallback names no device: it goes to the newest."""
+    if delivery.channel is not Channel.PUSH or delivery.device or not contact.devices:
+        return delivery.device
+    return max(contact.devices, key=lambda device: device.registered_at_ms).id
+
+
+def suppressed(channel: Channel, cause: str, now_ms: int) -> Verdict:
+    """The address must not be written to again. Of a push device this is known as dead."""
+    reason = Reason.DEAD_DEVICE if channel is Channel.PUSH else Reason.SUPPRESSED_ADDRESS
+    return Verdict(EventKind.SUPPRESSED, now_ms, reason, cause)
+
+
+def policy_of(policies: Policies, delivery: Delivery) -> TemplatePolicy:
+    """The template's policy. Raises Poison(unknown_template)."""
+    policy = policies.get(delivery.template)
+    if policy is None:
+        raise Poison(ParkReason.UNKNOWN_TEMPLATE, f"no template is called {delivery.template}")
+    return policy
+
+
+def _end(kind: EventKind, reason: Reason, now_ms: int) -> Verdict:
+    return Verdict(kind, now_ms, reason)

@@ -1,0 +1,129 @@
+"""One delivery on its way through a worker, what the steps share, and the rooms that bound how many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from consumers.breaker import Breaker
+from consumers.claims import Bid, Claims, Entry
+from consumers.limits import Token, Tokens
+from consumers.providers.contract import Provider
+from consumers.round_trip import Trips
+from schemas import stores
+from schemas.messages import Delivery
+from schemas.policies import TemplatePolicy
+from schemas.records import Answer, AnswerTo, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A provider with its breaker and its pocket of tokens."""
+
+    provider: Provider
+    breaker: Breaker
+    pocket: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a send asks of Redis."""
+
+    trips: Trips
+    epoch: stores.Epoch
+    claims: Claims
+    profiles: stores.Profiles
+    suppressions: stores.Suppressions
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """in_flight: deliveries taken from the lane and not answered; calls_at_once: of them, at the provider.
+
+    deadline_s: hard end of a call; a claim with less than deadline_s + lease_margin_s left is given back.
+    token_wait_s: how long a batch waits for tokens before it goes back to the lane for token_pause_ms.
+    leave_lane_ms: who has to wait longer waits in a tier. rechecks: how often one delivery may be sent back to
+    the checks before it waits. store_pause_ms: before Redis is tried again. probe_pause_ms: while others probe.
+    """
+
+    in_flight: int = 2_000
+    calls_at_once: int = 256
+    lease_s: float = 30.0
+    deadline_s: float = 5.0
+    lease_margin_s: float = 5.0
+    token_wait_s: float = 1.0
+    token_pause_ms: int = 200
+    leave_lane_ms: int = 5_000
+    rechecks: int = 3
+    store_pause_ms: int = 1_000
+    probe_pause_ms: int = 2_000
+
+
+@dataclass(slots=True)
+class Sending:
+    """What is known of one delivery so far; each step fills its part.
+
+    address, locale: where it goes. lapsed: calls of earlier holders that nobody heard of. claim, lease_until_s
+    (steady): once the claim is ours.
+    """
+
+    record: Record
+    answer_to: AnswerTo
+    room: Room
+    delivery: Delivery
+    bid: Bid
+    policy: TemplatePolicy | None = None
+    version: int = 0
+    cancelled: bool = False
+    lapsed: range = field(default_factory=lambda: range(0))
+    address: str = ""
+    locale: str = ""
+    token: Token | None = None
+    is_probe: bool = False
+    claim: Entry | None = None
+    lease_until_s: float = 0.0
+    is_answered: bool = False
+
+    def finish(self, answer: Answer) -> None:
+        """Answers the record, once."""
+        if not self.is_answered:
+            self.is_answered = True
+            self.room.give(1)
+            self.answer_to(self.record, answer)
+
+    def known_policy(self) -> TemplatePolicy:
+        assert self.policy is not None, "looked up before anything else"
+        return self.policy
+
+    def held_claim(self) -> Entry:
+        assert self.claim is not None, "only the holder of a claim gets here"
+        return self.claim
+
+
+class Room:
+    """A number of places; who finds none waits."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._left = asyncio.Event()
+
+    async def enter(self, count: int) -> None:
+        """Places for all of them at once, even if that is more than there are: the next to come wait for it."""
+        await self._some_free()
+        self._free -= count
+
+    async def take(self, wanted: int) -> int:
+        """As many places as there are, at least one and at most `wanted`."""
+        await self._some_free()
+        got = min(wanted, self._free)
+        self._free -= got
+        return got
+
+    def give(self, count: int) -> None:
+        self._free += count
+        self._left.set()
+
+    async def _some_free(self) -> None:
+        while self._free <= 0:
+            self._left.clear()
+            await self._left.wait()

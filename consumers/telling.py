@@ -1,0 +1,176 @@
+"""Answers records: turns what was decided into settled claims, published records and status events.
+
+Every way a delivery can leave the worker ends here: `looking`, `bidding` and `calling` decide, this tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from consumers import claims, verdicts
+from consumers.claims import Entry, Settled
+from consumers.send_checks import Wait
+from consumers.sending import Sending, WorkerOptions
+from consumers.settling import Settlement, Settling
+from consumers.verdicts import Announcer, Numbers, Verdict
+from schemas import keys, metrics, timeline
+from schemas.clock import Clock
+from schemas.errors import Poison
+from schemas.messages import EventKind
+from schemas.reasons import ParkReason, Reason
+from schemas.records import Defer, Done
+from schemas.topics import TIERS
+
+log = logging.getLogger(__name__)
+
+
+class Teller:
+    """Tells the engine, the claims and the log what became of each delivery."""
+
+    def __init__(
+        self, announcer: Announcer, settling: Settling, ids: keys.Ids, clock: Clock, options: WorkerOptions
+    ) -> None:
+        self._announcer = announcer
+        self._settling = settling
+        self._ids = ids
+        self._clock = clock
+        self._options = options
+
+    def settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
+        """The holder of the claim has a verdict: stored first, told afterwards (`settled`)."""
+        self._settling.add(Settlement(sending, verdict, self._timeline(sending, verdict), reference))
+
+    def settled(self, settlement: Settlement, result: Settled) -> None:
+        """The verdict is stored, or came too late to be: what its call came to is published either way."""
+        sending, verdict = settlement.sending, settlement.verdict
+        entry = sending.held_claim()
+        if result is not Settled.STORED:
+            metrics.LATE_SETTLES.labels(sending.record.topic).inc()
+            log.warning("settle.late", extra={"result": result.name.lower(), "verdict": verdict.kind.value})
+        if result is Settled.MISSING and verdict.kind is EventKind.SENT:
+            # Redis lost the claim, and with it what keeps a copy of the record from being sent.
+            verdict = verdicts.with_doubt(verdict)
+        if result is Settled.LATE and verdict.kind not in (EventKind.SENT, EventKind.UNCONFIRMED):
+            # Whoever took the claim over decides how it goes on: a second chain of retries must not begin.
+            sending.finish(Done())
+        else:
+            self._publish(sending, verdict, entry.call, entry.token)
+
+    def stop(self, sending: Sending, found: Verdict | Wait) -> None:
+        """The delivery goes no further now. A claim that is held is settled or given back first."""
+        if isinstance(found, Verdict):
+            if sending.claim is not None:
+                self.settle(sending, found)
+            else:
+                self._end(sending, found)
+        elif sending.claim is not None:
+            then = partial(sending.finish, Defer(found.until_ms))
+            self._settling.give_back(sending.bid, sending.claim.token, then)
+        else:
+            self._wait(sending, found)
+
+    def defer(self, waiting: Sequence[Sending], pause_ms: int) -> None:
+        """All of them again after a pause."""
+        answer = Defer(self._clock.now_ms() + pause_ms)
+        for sending in waiting:
+            sending.finish(answer)
+
+    def duplicate(self, sending: Sending, entry: Entry) -> None:
+        """The same intent was accepted under another address first; this one ends naming it."""
+        delivery = sending.delivery
+        other = claims.unpacked_address(entry.address, delivery.campaign_id)
+        same_campaign = keys.is_campaign_row(delivery.row)
+        reason = Reason.DUPLICATE_RECIPIENT if same_campaign else Reason.DUPLICATE_OF
+        named = self._ids.notification_id(delivery.tenant, other)
+        self._end(sending, Verdict(EventKind.SUPPRESSED, self._clock.now_ms(), reason, named))
+
+    def ignore(self, sending: Sending) -> None:
+        """A later record of the same delivery has taken over: this one has nothing to say."""
+        sending.finish(Done())
+
+    def repeat(self, sending: Sending, entry: Entry) -> None:
+        """A copy of a record that was settled already: publish what was decided then, unless that was done."""
+        if entry.published or not entry.detail:
+            sending.finish(Done())
+            return
+        sending.lapsed = range(entry.record_call, entry.call)
+        self._publish(sending, verdicts.unpack(entry.detail), entry.call, entry.token)
+
+    def failed(self, sending: Sending, error: Exception) -> None:
+        """The delivery can never be sent: parked, and its status says why. A bug counts as internal_error."""
+        now_ms = self._clock.now_ms()
+        if isinstance(error, Poison):
+            reason, text = error.reason, error.text
+        else:
+            log.error("delivery.broken", exc_info=error)
+            reason, text = ParkReason.INTERNAL_ERROR, type(error).__name__
+        self.stop(sending, Verdict(EventKind.FAILED, now_ms, reason, text[:200], park=reason))
+
+    def _wait(self, sending: Sending, wait: Wait) -> None:
+        """A short wait stays in the lane; a long one leaves it for a tier, without counting a try."""
+        now_ms = self._clock.now_ms()
+        if not wait.reason or wait.until_ms - now_ms <= self._options.leave_lane_ms:
+            sending.finish(Defer(wait.until_ms))
+            return
+        until_ms, tier = tier_until(wait.until_ms, now_ms)
+        self._end(
+            sending,
+            Verdict(
+                EventKind.RETRYING,
+                now_ms,
+                wait.reason,
+                until_ms=until_ms,
+                tier=tier,
+                tries=sending.delivery.tries,
+            ),
+        )
+
+    def _end(self, sending: Sending, verdict: Verdict) -> None:
+        """Without a claim of its own there is nothing to settle."""
+        self._publish(sending, verdict, sending.delivery.call, b"")
+
+    def _publish(self, sending: Sending, verdict: Verdict, call: int, token: bytes) -> None:
+        numbers = Numbers(call, sending.lapsed)
+        publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, sending.address)
+        acked = partial(self._settling.published, sending.bid, token) if token else None
+        _count(sending, verdict)
+        sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR))
+
+    def _timeline(self, sending: Sending, verdict: Verdict) -> bytes:
+        """The line that support sees; a wait is not worth one."""
+        if verdict.kind is EventKind.RETRYING:
+            return b""
+        delivery = sending.delivery
+        device = keys.device_hash(delivery.device) if delivery.device else ""
+        name = self._ids.notification_id(delivery.tenant, keys.Address(delivery.row, delivery.slot))
+        line = timeline.Entry(
+            verdict.at_ms, name, delivery.channel, device, delivery.template, verdict.kind, verdict.reason
+        )
+        return timeline.pack(line)
+
+
+def tier_until(until_ms: int, now_ms: int) -> tuple[int, str]:
+    """(due time, tier) of a wait: the tier whose range covers it; longer ones end with the longest tier."""
+    wait_ms = until_ms - now_ms
+    for name, longest_ms in TIERS.items():
+        if wait_ms <= longest_ms:
+            return until_ms, name
+    return now_ms + longest_ms, name
+
+
+def _count(sending: Sending, verdict: Verdict) -> None:
+    delivery = sending.delivery
+    match verdict.kind:
+        case EventKind.SENT:
+            metrics.SENT.labels(delivery.channel, delivery.priority, verdict.provider).inc()
+            seconds = (verdict.at_ms - delivery.accepted_at_ms) / 1000
+            metrics.AGE_AT_SEND_SECONDS.labels(delivery.channel, delivery.priority).observe(max(0.0, seconds))
+        case EventKind.RETRYING:
+            metrics.RETRIES.labels(sending.record.topic, verdict.tier, verdict.reason).inc()
+        case _:
+            metrics.ENDED.labels(delivery.channel, verdict.kind, verdict.reason).inc()
+    if verdict.is_unknown:
+        cause = "store_lost" if verdict.kind is EventKind.SENT else "unknown_outcome"
+        metrics.POSSIBLE_DUPLICATES.labels(delivery.channel, cause).inc()

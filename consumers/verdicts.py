@@ -1,0 +1,186 @@
+"""What was decided about a delivery, how it lies in the claim, and what it makes the log say.
+
+Pure. The same verdict gives the same records and events whether it was just decided or is read back from a
+claim after a crash, so publishing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import orjson
+
+from consumers.claims import VerdictClass
+from schemas import codec, keys
+from schemas.messages import Channel, Delivery, EventKind, StatusEvent, Suppression
+from schemas.reasons import Reason
+from schemas.records import Headers, Outgoing, Record, RowEvent
+from schemas.topics import Topics
+
+Park = Callable[[Record, str, str], Outgoing]
+"""The dead letter of a record: (record, error class, text): `dead_letters.DeadLetters.letter`."""
+NOT_BEFORE = "tid-not-before"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """kind: SENT, RETRYING, UNCONFIRMED or an end. until_ms, tier, tries: of the next record of a RETRYING.
+
+    park: the error class under which the record is parked as well; cause: why its address is suppressed from now
+    on; is_unknown: this call may have been accepted although it is repeated; called: whether a call was made at all.
+    """
+
+    kind: EventKind
+    at_ms: int
+    reason: str = Reason.NONE
+    detail: str = ""
+    provider: str = ""
+    provider_id: str = ""
+    until_ms: int = 0
+    tier: str = ""
+    tries: int = 0
+    park: str = ""
+    cause: str = ""
+    is_unknown: bool = False
+    called: bool = False
+
+    @property
+    def claim_class(self) -> VerdictClass:
+        if self.kind is EventKind.SENT:
+            return VerdictClass.SENT
+        return VerdictClass.WAITING if self.kind is EventKind.RETRYING else VerdictClass.ENDED
+
+
+def pack(verdict: Verdict) -> bytes:
+    return orjson.dumps([getattr(verdict, name) for name in Verdict.__slots__])
+
+
+def unpack(raw: bytes) -> Verdict:
+    kind, *rest = orjson.loads(raw)
+    return Verdict(EventKind(kind), *rest)
+
+
+def with_doubt(verdict: Verdict) -> Verdict:
+    """The same, saying that a repeat of its call can no longer be ruled out."""
+    return replace(verdict, is_unknown=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Which call the verdict is about. lapsed: calls whose lease ran out before anybody heard of their outcome."""
+
+    call: int
+    lapsed: range = range(0)
+
+
+class Announcer:
+    """Turns verdicts into records and events."""
+
+    def __init__(self, topics: Topics, park: Park) -> None:
+        self._topics = topics
+        self._park = park
+
+    def announce(
+        self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers, address: str
+    ) -> tuple[tuple[Outgoing, ...], tuple[RowEvent, ...]]:
+        """What to publish for a verdict. address: what was called, for a suppression."""
+        following = self._next_channel(delivery, verdict)
+        outgoing = tuple(self._outgoing(record, delivery, verdict, numbers, following, address))
+        events = _events(delivery, verdict, numbers, following.value if following else "")
+        return outgoing, tuple(RowEvent(delivery.tenant, delivery.row, event) for event in events)
+
+    def _outgoing(
+        self,
+        record: Record,
+        delivery: Delivery,
+        verdict: Verdict,
+        numbers: Numbers,
+        following: Channel | None,
+        address: str,
+    ) -> Iterator[Outgoing]:
+        if verdict.kind is EventKind.RETRYING:
+            yield self._retry(record, delivery, verdict, numbers)
+        if verdict.park:
+            yield self._park(record, verdict.park, verdict.detail)
+        if verdict.cause and address:
+            yield self._suppression(delivery, verdict, address)
+        if following is not None:
+            yield self._fallback(record, delivery, following, verdict.at_ms)
+
+    def _retry(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
+        call = numbers.call + 1 if verdict.called else delivery.call
+        later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1)
+        topic = self._topics.tier(delivery.channel, delivery.priority, verdict.tier)
+        due = (NOT_BEFORE, str(verdict.until_ms).encode())
+        return Outgoing(topic, record.key, codec.encode(later), (*_carried(record.headers), due))
+
+    def _fallback(self, record: Record, delivery: Delivery, channel: Channel, now_ms: int) -> Outgoing:
+        other = replace(
+            delivery,
+            channel=channel,
+            device="",
+            index=keys.fallback_index(channel),
+            call=1,
+            tries=0,
+            hop=delivery.hop + 1,
+            siblings=(),
+            fallback=delivery.fallback[1:],
+            released_at_ms=now_ms,
+        )
+        topic = self._topics.lane(channel, delivery.priority)
+        return Outgoing(topic, record.key, codec.encode(other), _carried(record.headers))
+
+    def _suppression(self, delivery: Delivery, verdict: Verdict, address: str) -> Outgoing:
+        hashed = keys.address_hash(delivery.channel, address)
+        message = Suppression(delivery.tenant, delivery.channel, hashed, verdict.cause, verdict.provider, verdict.at_ms)
+        key = keys.suppression_key(delivery.tenant, delivery.channel, hashed)
+        return Outgoing(self._topics.suppressions, key.encode(), codec.encode(message))
+
+    def _next_channel(self, delivery: Delivery, verdict: Verdict) -> Channel | None:
+        """The channel that follows, when this one could not be reached and nothing else of it may still be."""
+        if verdict.reason not in _STARTS_FALLBACK or not delivery.fallback:
+            return None
+        if any(sibling.partition("/")[0] == delivery.channel for sibling in delivery.siblings):
+            return None
+        return delivery.fallback[0]
+
+
+_STARTS_FALLBACK = frozenset({Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.TRIES_USED_UP})
+
+
+def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: str) -> Iterator[StatusEvent]:
+    suffix = keys.delivery_suffix(delivery.channel, delivery.device)
+    slot, at_ms, generation = delivery.slot, verdict.at_ms, delivery.generation
+    for call in numbers.lapsed:
+        kind = EventKind.UNCONFIRMED if _leaves_it_open(verdict) else EventKind.POSSIBLE_DUPLICATE
+        yield StatusEvent(slot, kind, at_ms, suffix, generation=generation, call=call)
+    if verdict.is_unknown:
+        yield StatusEvent(slot, EventKind.POSSIBLE_DUPLICATE, at_ms, suffix, generation=generation, call=numbers.call)
+    yield StatusEvent(
+        slot,
+        verdict.kind,
+        at_ms,
+        suffix,
+        generation=generation,
+        hop=delivery.hop + 1 if verdict.kind is EventKind.RETRYING else 0,
+        call=numbers.call if verdict.called else numbers.call - 1,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        until_ms=verdict.until_ms,
+        provider=verdict.provider,
+        provider_id=verdict.provider_id,
+        next=following,
+    )
+
+
+def _leaves_it_open(verdict: Verdict) -> bool:
+    """Whether no call follows the lapsed ones, so that nobody will ever know what came of them.
+
+    A delivery that kills its workers is shown as failed all the same: somebody has to look at it.
+    """
+    return not verdict.called and verdict.reason != Reason.CRASHES_WORKER
+
+
+def _carried(headers: Headers) -> Headers:
+    return tuple(header for header in headers if header[0] != NOT_BEFORE)

@@ -6,6 +6,7 @@ The first request of an id is the campaign; later ones were answered from it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 from schemas import codec, keys, messages
 from schemas.clock import Clock
-from schemas.errors import Poison
+from schemas.errors import Poison, Transient
 from schemas.messages import CampaignOrder, CampaignStatus
 from schemas.records import Placed, Record, Tails, TopicView
 from schemas.topics import Topics
@@ -27,11 +28,16 @@ class Options:
     """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all.
 
     pace is measured over the last pace_window_ms; without progress for twice that it is zero.
+    catch_up_s: how long an answer may wait for the newest campaigns. open_tries: a broker that elects leaders
+    for new topics may refuse the first.
     """
 
     finished_days: int = 30
     most: int = 100_000
     pace_window_ms: int = 10_000
+    catch_up_s: float = 3.0
+    open_tries: int = 10
+    open_pause_s: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,8 @@ class CampaignView:
         self._campaigns: dict[str, Campaign] = {}
         self._view: TopicView | None = None
         self._is_loaded = False
+        self._looking = asyncio.Lock()
+        self._looks = 0
         self._readers: dict[str, Callable[[Record], None]] = {
             topics.campaign_requests: self._take_request,
             topics.campaign_state: self._take_state,
@@ -155,9 +163,19 @@ class CampaignView:
         }
 
     async def open(self, tails: Tails) -> None:
-        """Follows the topics; returns once everything that was in them has been seen. Raises Transient."""
+        """Follows the topics; returns once everything that was in them has been seen.
+
+        Raises Transient when the log still does not answer after all tries, Misconfigured without the topics.
+        """
         self._view = await tails.follow(tuple(self._readers), self._take)
-        await self._view.caught_up()
+        for tries_left in reversed(range(self._options.open_tries)):
+            try:
+                await self._view.caught_up()
+                break
+            except Transient:
+                if not tries_left:
+                    raise
+                await asyncio.sleep(self._options.open_pause_s)
         self._is_loaded = True
         self._drop_old()
         log.info("campaigns.loaded", extra={"campaigns": len(self._campaigns)})
@@ -176,6 +194,14 @@ class CampaignView:
         found = self._campaigns.get(keys.campaign_key(tenant, campaign_id))
         return found if found is not None and found.is_known else None
 
+    async def find_now(self, tenant: str, campaign_id: str) -> Campaign | None:
+        """As find, but never misses what another instance accepted a moment ago. Raises Transient."""
+        found = self.find(tenant, campaign_id)
+        if found is not None:
+            return found
+        await self._catch_up()
+        return self.find(tenant, campaign_id)
+
     def newest(self, tenant: str, most: int) -> list[Campaign]:
         """The tenant's campaigns, newest first."""
         mine = [found for found in self._campaigns.values() if found.tenant == tenant and found.is_known]
@@ -183,6 +209,18 @@ class CampaignView:
 
     def pace_per_s(self, campaign: Campaign) -> float:
         return campaign.pace_per_s(self._clock.now_ms(), self._options.pace_window_ms)
+
+    async def _catch_up(self) -> None:
+        """Sees everything that was in the log at the call. Callers who come meanwhile share the next look."""
+        assert self._view is not None
+        wanted = self._looks + 1
+        try:
+            async with asyncio.timeout(self._options.catch_up_s), self._looking:
+                if self._looks < wanted:
+                    self._looks += 1
+                    await self._view.caught_up()
+        except TimeoutError:
+            raise Transient("the campaign topics could not be read to their end in time") from None
 
     def _take(self, record: Record) -> None:
         if record.value is None:

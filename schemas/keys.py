@@ -169,6 +169,11 @@ def delivery_suffix(channel: Channel, device_id: str = "") -> str:
     return f"{channel}/{device_hash(device_id)}" if device_id else str(channel)
 
 
+def shown_suffix(channel: str, hashed_device: str) -> str:
+    """The suffix of a delivery as a row shows it, where the device is hashed already."""
+    return f"{channel}/{hashed_device}" if hashed_device else channel
+
+
 def fallback_index(channel: Channel) -> int:
     """Index of a delivery that a fallback adds: plans end below it, so it is known without the plan."""
     return FIRST_FALLBACK_INDEX + _CHANNELS.index(channel)

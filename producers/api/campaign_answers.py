@@ -46,13 +46,13 @@ async def get_all(request: web.Request) -> web.Response:
 
 async def get(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
-    return bodies.answer(campaign_answer(parts, _find(request, parts)))
+    return bodies.answer(campaign_answer(parts, await _find(request, parts)))
 
 
 async def get_recipients(request: web.Request) -> web.StreamResponse:
     """NDJSON, one recipient a line. A failure in the middle breaks the connection: the list is not whole."""
     parts = request.app[PARTS]
-    campaign = _find(request, parts)
+    campaign = await _find(request, parts)
     outcome = request.query.get("outcome", "")
     if outcome and outcome not in OUTCOMES:
         raise Refused("outcome", f"must be one of {', '.join(OUTCOMES)}")
@@ -96,8 +96,8 @@ def campaign_answer(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _find(request: web.Request, parts: ApiParts) -> Campaign:
-    found = parts.campaigns.find(auth.allow(request, Scope.READ), request.match_info["id"])
+async def _find(request: web.Request, parts: ApiParts) -> Campaign:
+    found = await parts.campaigns.find_now(auth.allow(request, Scope.READ), request.match_info["id"])
     if found is None:
         raise Refused("", "no such campaign, or it ended too long ago", 404)
     return found

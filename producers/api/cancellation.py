@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from producers.api import notification_status
 from producers.api.parts import ApiParts
 from schemas import codec, keys, messages
 from schemas.errors import Poison
@@ -43,11 +44,20 @@ async def cancel(parts: ApiParts, tenant: str, notification_id: str, headers: He
     order = messages.NotificationCancelled(tenant, notification_id, wish.intent, wish.user_id, now_ms)
     key = keys.notification_key(tenant, notification_id).encode()
     await parts.publisher.publish([Outgoing(parts.topics.control, key, codec.encode(order), headers)])
-    deliveries = await parts.cancellations.cancel(tenant, wish.user_id, wish.intent)
+    deliveries = await _stopped(parts, tenant, address, wish)
     events = _events(address.slot, now_ms, deliveries)
     if events:
         await _publish_status(parts, tenant, address.row, events, headers)
     return _answer(notification_id, deliveries)
+
+
+async def _stopped(parts: ApiParts, tenant: str, address: Address, wish: _Wish) -> Sequence[tuple[str, str]] | None:
+    """What the flag still meets. A plan is kept for a day; after that the row says what became of it."""
+    deliveries = await parts.cancellations.cancel(tenant, wish.user_id, wish.intent)
+    if deliveries is not None:
+        return deliveries
+    slot = await parts.reads.slot(tenant, address)
+    return notification_status.delivery_states(slot) if slot is not None and slot.deliveries else None
 
 
 def _events(slot: int, now_ms: int, deliveries: Sequence[tuple[str, str]] | None) -> tuple[StatusEvent, ...]:
@@ -109,7 +119,7 @@ async def _single_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | 
 async def _recipient_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
     """Pages lie in order, at or behind first offset + page: others' pages may lie between them."""
     encoded_id, number = keys.campaign_of_row(address.row)
-    campaign = parts.campaigns.find(tenant, keys.decoded(encoded_id))
+    campaign = await parts.campaigns.find_now(tenant, keys.decoded(encoded_id))
     asked = None if campaign is None else campaign.requested
     if asked is None or number >= asked.pages:
         return None

@@ -50,7 +50,7 @@ async def is_accepted(parts: ApiParts, tenant: str, address: Address) -> bool:
     """Whether the log holds the accepted record of this address. Raises Transient."""
     if keys.is_campaign_row(address.row):
         campaign_id, page = keys.campaign_of_row(address.row)
-        found = parts.campaigns.find(tenant, keys.decoded(campaign_id))
+        found = await parts.campaigns.find_now(tenant, keys.decoded(campaign_id))
         return found is not None and found.requested is not None and page < found.requested.pages
     epoch, partition, offset = keys.single_place(address)
     topic = parts.entries.topic(epoch)
@@ -82,6 +82,16 @@ def delivery_answer(delivery: DeliveryView) -> dict[str, Any]:
     answer["waits_until"] = bodies.instant(delivery.waits_until_ms) if waits and delivery.waits_until_ms else ""
     answer["possible_duplicate"] = delivery.possible_duplicates > 0
     return {"calls": delivery.calls, **{name: value for name, value in answer.items() if value}}
+
+
+def delivery_states(slot: SlotView) -> list[tuple[str, str]]:
+    """(delivery suffix, "waiting" | "sent") as the row knows them; deliveries that ended unsent are left out."""
+    states = []
+    for one in slot.deliveries:
+        waits = one.state in WAITS or one.state == ACCEPTED
+        if waits or one.calls:
+            states.append((keys.shown_suffix(one.channel, one.device), "waiting" if waits else "sent"))
+    return states
 
 
 def _duplicate_of(slot: SlotView) -> str | None:

@@ -244,6 +244,16 @@ async def test_a_cancel_names_what_is_sent_or_sending_and_stops_the_rest(api: Ap
     assert [event.delivery for event in codec.decode(told.value, messages.StatusBatch).events] == ["sms"]
 
 
+async def test_a_late_cancel_tells_what_the_row_knows(api: Api, client: Client) -> None:
+    location = (await client.post(PATH, json=CODE, headers=key())).headers["Location"]
+    views = (delivery("delivered", calls=1), delivery("suppressed", channel="email", reason="no_address"))
+    held = delivery("held", channel="push", device="1a2b3c4d")
+    api.reads.put("default", api.address(location.rpartition("/")[2]), slot("delivered", *views, held))
+    body = await (await client.delete(location)).json()
+    assert (body["sent"], body["status"]) == ([{"channel": "sms"}], "partly_cancelled")
+    assert body["cancelled"] == [{"channel": "push", "device": "1a2b3c4d"}]
+
+
 async def test_a_cancel_that_redis_has_not_heard_of_is_not_confirmed(api: Api, client: Client) -> None:
     location = (await client.post(PATH, json=CODE, headers=key())).headers["Location"]
     api.cancellations.is_away = True

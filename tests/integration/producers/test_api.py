@@ -200,8 +200,8 @@ async def test_a_streamed_campaign_is_whole_in_one_partition_and_known_to_every_
     lines = b"".join(b'{"user_id":"u%d","params":{"name":"N%d"}}\n' % (number, number) for number in range(20_000))
     answer = await client.post("/v1/campaigns", data=multipart(wanted, lines))
     assert (answer.status, (await answer.json())["expected"]) == (202, 20_000)
-    asked = (await client.get(f"/v1/campaigns/{campaign_id}")).status
-    assert asked == 200
+    told = await (await other.get(f"/v1/campaigns/{campaign_id}")).json()
+    assert (told["status"], told["expected"]) == ("running", 20_000)
     [request] = [
         found
         for found in (

@@ -85,7 +85,8 @@ async def follow(watch: Watch, place: Place, settings: Settings, console: Consol
     """Until every recipient has an outcome. Raises TimeoutError when that takes too long."""
     killed, counting = Killed(), None
     with _bars(console) as bars:
-        shown = {word: bars.add_task(word, total=people.expected().reached) for word in ("sent", "delivered")}
+        totals = {"sent": people.expected().reached, "delivered": people.expected().push}
+        shown = {word: bars.add_task(word, total=total) for word, total in totals.items()}
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 told = await watch.look()

@@ -15,6 +15,8 @@ PUSH_PER_S = 1500
 MAIL_PER_S = 1000
 SMS_PER_S = 100
 ANSWER_MS = 20
+SERVERS = 2
+"""Kafka and Redis."""
 
 _SETTINGS = """\
 [kafka]
@@ -55,7 +57,7 @@ url = "smtp://127.0.0.1:{smtp_port}"
 from = "Corner Shop <news@example.org>"
 rate_per_s = {mail_per_s}
 burst = 100
-[tenants.default]
+[tenants.{tenant}]
 time_zone = "Europe/Berlin"
 locale = "en"
 """
@@ -83,7 +85,9 @@ def empty_folder() -> Path:
 
 
 def prepare(folder: Path, running: stack.Stack) -> Place:
-    """Chooses ports and writes the settings."""
+    """Chooses ports and writes the settings. On a foreign Kafka or Redis the run keeps to names of its own."""
+    token = secrets.token_hex(3)
+    is_ours = len(running.logs) == SERVERS
     api_port, callbacks_port, http_port, smtp_port = (places.free_port() for _ in range(4))
     settings = folder / "tidings.toml"
     settings.write_text(
@@ -99,10 +103,11 @@ def prepare(folder: Path, running: stack.Stack) -> Place:
             push_per_s=PUSH_PER_S,
             mail_per_s=MAIL_PER_S,
             sms_per_s=SMS_PER_S,
+            tenant="default" if is_ours else f"demo-{token}",
             secret=f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}",
         )
     )
-    prefix = {} if running.logs else {"TIDINGS_TOPIC_PREFIX": f"demo-{secrets.token_hex(3)}."}
+    prefix = {} if is_ours else {"TIDINGS_TOPIC_PREFIX": f"demo-{token}."}
     api, outside = f"http://127.0.0.1:{api_port}", f"http://127.0.0.1:{http_port}"
     environment = {**running.environment(), **prefix}
     return Place(folder, settings, folder / "logs", api, outside, running.redis_url, environment)

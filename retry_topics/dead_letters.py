@@ -60,7 +60,8 @@ def stub(letter: Outgoing) -> Outgoing:
 def _headers(record: Record, reason: str, text: str, now_ms: int) -> Headers:
     """Ours last; unknown ones carried. Of each name one, at most 4 KB in all: else the largest unknown ones go."""
     carried = dict(record.headers)
-    ours = {name: carried.pop(name) for name in _OURS if name in carried}
+    known = {name: carried.pop(name) for name in _OURS if name in carried}
+    ours = {name: value for name, value in known.items() if len(value) <= topics.NAME_MAX}
     ours.setdefault(FIRST_TOPIC, record.topic.encode())
     ours.setdefault(FIRST_PARTITION, str(record.partition).encode())
     ours.setdefault(FIRST_OFFSET, str(record.offset).encode())

@@ -94,6 +94,7 @@ ENGINE_SPAN = _gauge(
 ENGINE_OLDEST_S = _gauge("engine_oldest_seconds", "Age of the oldest unfinished record", "topic", "partition")
 ENGINE_HANDLED = _counter("engine_handled", "Records finished", "topic")
 ENGINE_DEFERRED = _counter("engine_deferred", "Answers 'not now'", "topic")
+ENGINE_WAITING = _gauge("engine_waiting", "Records put off and kept until they are due", "topic", "partition")
 ENGINE_BACKOFFS = _counter("engine_backoffs", "Batches put off because the world was unwell", "group")
 ENGINE_COMMITS = _counter("engine_commits", "Offset commits", "group", "result")
 ENGINE_REBALANCES = _counter("engine_rebalances", "Assignments changed", "group", "change")
@@ -104,7 +105,6 @@ ENGINE_STATUS_BATCHES = _counter("engine_status_batches", "Batches of status eve
 DEAD_LETTERS = _counter("dead_letters", "Records parked, by error class", "topic", "reason")
 FORWARDED = _counter("forwarded", "Records handed from a tier back to their lane", "tier")
 TIER_OVERDUE_S = _gauge("tier_overdue_seconds", "How long the most overdue record of a tier has been due", "tier")
-TIER_WAITING = _gauge("tier_waiting", "Records read ahead in a tier", "tier")
 
 # Status
 STATUS_EVENTS = _counter("status_events", "Status events merged into rows", "kind")

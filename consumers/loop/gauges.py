@@ -100,7 +100,7 @@ class Gauges:
         for tracker in trackers:
             self._show(tracker)
             del self._told[tracker.topic, tracker.partition]
-            for gauge in (metrics.ENGINE_SPAN, metrics.ENGINE_OLDEST_S):
+            for gauge in (metrics.ENGINE_SPAN, metrics.ENGINE_OLDEST_S, metrics.ENGINE_WAITING):
                 gauge.remove(tracker.topic, str(tracker.partition))
 
     def _show(self, tracker: Tracker) -> None:
@@ -108,6 +108,7 @@ class Gauges:
         metrics.ENGINE_HANDLED.labels(tracker.topic).inc(tracker.finished - self._told[place])
         self._told[place] = tracker.finished
         metrics.ENGINE_SPAN.labels(tracker.topic, str(tracker.partition)).set(tracker.span)
+        metrics.ENGINE_WAITING.labels(tracker.topic, str(tracker.partition)).set(tracker.deferred)
         oldest_ms = tracker.oldest_ms()
         age_s = 0.0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms) / 1000
         metrics.ENGINE_OLDEST_S.labels(tracker.topic, str(tracker.partition)).set(age_s)

@@ -21,8 +21,6 @@ from schemas.records import Done, Outgoing, Publisher, Record
 log = logging.getLogger(__name__)
 
 EVENTS_A_BATCH = 200
-RETRY_FIRST_S = 0.1
-RETRY_MOST_S = 30.0
 
 Park = Callable[[Record, str, str], Done]
 """(record, reason, text) -> the answer that parks it."""
@@ -31,12 +29,14 @@ Park = Callable[[Record, str, str], Done]
 @dataclass(frozen=True, slots=True)
 class OutboxOptions:
     """linger_s: how long answers are gathered, about 0.002 for transactional work and 0.05 for bulk; `answers` of
-    them are written at once.
+    them are written at once. retry_*: pauses while the log is away, doubling from the first to the longest.
     """
 
     status_topic: str = ""
     linger_s: float = 0.002
     answers: int = 1_000
+    retry_first_s: float = 0.1
+    retry_most_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Outbox:
 
     async def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         """Returns once the log has it all, however long that takes."""
-        wait_s = RETRY_FIRST_S
+        wait_s = self._options.retry_first_s
         while True:
             try:
                 await self._publisher.publish(outgoing)
@@ -141,7 +141,7 @@ class Outbox:
             except Transient as error:
                 log.warning("outbox.log_unavailable", extra={"group": self._group, "error": str(error)})
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
-            wait_s = min(RETRY_MOST_S, wait_s * 2)
+            wait_s = min(self._options.retry_most_s, wait_s * 2)
 
     def _outgoing(self, entries: Sequence[Entry]) -> list[Outgoing]:
         """The records to write: what handlers want written, and the status events of one row together."""

@@ -111,7 +111,7 @@ class Backlog:
         found = {}
         for lane in lanes:
             seen = {
-                number: _partition(*await self._reader.offsets(lane, number), progress[lane].get(number))
+                number: partition(*await self._reader.offsets(lane, number), progress[lane].get(number))
                 for number in range(self._partitions[lane])
             }
             found[lane] = self._stuck.counted(lane, seen, rates[lane], now_s)
@@ -139,7 +139,7 @@ class Backlog:
             raise StoreDown(f"Redis did not answer (backlog): {type(error).__name__}") from error
 
 
-def _partition(first: int, end: int, progress: tuple[int, int] | None) -> Partition:
+def partition(first: int, end: int, progress: tuple[int, int] | None) -> Partition:
     """Without any word of a worker all that is kept counts. A watermark below the log's start speaks of the past."""
     watermark, done_above = progress if progress is not None and progress[0] >= first else (first, 0)
     return Partition(max(0, end - watermark - done_above), watermark + done_above)

@@ -23,14 +23,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 FINISHED_KEPT_MS = 31 * DAY_MS
 """Late reports change counts for no longer than this."""
-FINAL = frozenset(
-    {
-        CampaignStatus.CANCELLED,
-        CampaignStatus.PROCESSED,
-        CampaignStatus.PARTIALLY_PROCESSED,
-        CampaignStatus.EXPIRED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,8 @@ async def accept(
         (await publisher.publish([page_record(topics, campaign_id, upload_id, number, page)]))[0]
         for number, page in enumerate(pages)
     ]
-    request = CampaignRequested(
-        tenant="default",
+    wanted = request(
         campaign_id=campaign_id,
-        template="offer",
         upload_id=upload_id,
         partition=placed[0].partition,
         first_offset=placed[0].offset,
@@ -41,13 +39,30 @@ async def accept(
         pages=len(pages),
         recipients=len(users),
         content_hash=upload_id,
+    )
+    wanted = replace(wanted, **changes)
+    key = keys.campaign_key("default", campaign_id).encode()
+    await publisher.publish([Outgoing(topics.campaign_requests, key, codec.encode(wanted))])
+    return wanted
+
+
+def request(**changes: Any) -> CampaignRequested:
+    """The request of campaign "spring": one page of 250, accepted now."""
+    wanted = CampaignRequested(
+        tenant="default",
+        campaign_id="spring",
+        template="offer",
+        upload_id="upload-1",
+        partition=0,
+        first_offset=0,
+        last_offset=0,
+        pages=1,
+        recipients=PAGE,
+        content_hash="hash",
         accepted_at_ms=START_MS,
         expires_at_ms=START_MS + 72 * 3_600_000,
     )
-    request = replace(request, **changes)
-    key = keys.campaign_key("default", campaign_id).encode()
-    await publisher.publish([Outgoing(topics.campaign_requests, key, codec.encode(request))])
-    return request
+    return replace(wanted, **changes)
 
 
 def page_record(

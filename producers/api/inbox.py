@@ -92,7 +92,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
         request.app[STREAMS].add(task)
         try:
             await response.write(_beginning(view, last_seen))
-            await _pass_on(response, news, view.seq)
+            await _pass_on(response, news)
         except (ConnectionError, StoreDown):
             pass  # gone, or news may be missing: the client reconnects by itself
         finally:
@@ -106,8 +106,11 @@ def record_of(topic: str, message: InboxMessage, headers: tuple[tuple[str, bytes
     return Outgoing(topic, key.encode(), codec.encode(message), headers)
 
 
-async def _pass_on(response: web.StreamResponse, news: AsyncIterator[InboxNews], seq: int) -> None:
-    """Writes news until the client or the news end; a comment now and then shows that we are there."""
+async def _pass_on(response: web.StreamResponse, news: AsyncIterator[InboxNews]) -> None:
+    """Writes news until the client or the news end; a comment now and then shows that we are there.
+
+    What arrived while the beginning was told may come twice: clients drop repeats by the notification's id.
+    """
     coming = asyncio.ensure_future(anext(news))
     try:
         while True:
@@ -117,9 +120,7 @@ async def _pass_on(response: web.StreamResponse, news: AsyncIterator[InboxNews],
                 continue
             item = coming.result()
             coming = asyncio.ensure_future(anext(news))
-            # What the beginning told already is not told again.
-            if item.arrived is None or item.seq > seq:
-                await response.write(_told(item))
+            await response.write(_told(item))
     finally:
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)

@@ -140,6 +140,7 @@ async def test_an_inbox_keeps_the_newest_messages_and_counts_only_those(people: 
         await people.inbox.put(message(people, number))
     view = await people.inbox.view(people.tenant, "u1")
     assert view.unread == len(view.items) == inbox_store.KEPT
+    assert await people.inbox.mark_read(people.tenant, "u1", [], 1) == inbox_store.KEPT
     assert view.items[-1].message.notification_id == "n5"
 
 

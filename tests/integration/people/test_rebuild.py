@@ -40,18 +40,18 @@ async def redis(redis_url: str, epoch: Epoch) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-class EmptyingLog:
-    """The log, and somebody who empties Redis while its fifth record is read."""
+class EventfulLog:
+    """The log, and a command that somebody sends to Redis while its fifth record is read."""
 
-    def __init__(self, log: MemoryLog, redis: Redis) -> None:
-        self._log, self._redis, self._left = log, redis, 5
+    def __init__(self, log: MemoryLog, redis: Redis, *command: str) -> None:
+        self._log, self._redis, self._command, self._left = log, redis, command, 5
         self.read, self.offsets = log.read, log.offsets
 
     async def read_range(self, topic: str, partition: int, first: int, last: int) -> AsyncIterator[Record]:
         async for record in self._log.read_range(topic, partition, first, last):
             self._left -= 1
             if not self._left:
-                await run(self._redis, "FLUSHDB")
+                await run(self._redis, *self._command)
             yield record
 
 
@@ -174,10 +174,19 @@ async def test_after_a_failover_the_handler_does_not_hide_what_was_lost(world: W
 async def test_a_redis_emptied_during_the_rebuild_is_not_trusted(world: World) -> None:
     await world.log.publish([world.opt_out(f"u{number}") for number in range(20)])
     with pytest.raises(StoreDown):
-        await world.rebuilder("one", EmptyingLog(world.log, world.redis)).look()
+        await world.rebuilder("one", EventfulLog(world.log, world.redis, "FLUSHDB")).look()
     assert await run(world.redis, "GET", keys.REDIS_EPOCH) is None
     assert await world.rebuild.look()
     assert (await world.profiles.load("t", "u0")).opted_out("email", "x", "marketing")
+
+
+async def test_a_rebuild_that_was_taken_over_does_not_declare_redis_trustworthy(world: World) -> None:
+    await world.log.publish([world.opt_out(f"u{number}") for number in range(20)])
+    taken_over = EventfulLog(world.log, world.redis, "SET", keys.REDIS_REBUILD, "somebody else")
+    with pytest.raises(StoreDown):
+        await world.rebuilder("one", taken_over).look()
+    assert await run(world.redis, "GET", keys.REDIS_EPOCH) is None
+    assert await run(world.redis, "GET", keys.REDIS_REBUILD) == b"somebody else"
 
 
 async def test_a_log_created_anew_is_believed_although_its_offsets_begin_again(world: World) -> None:

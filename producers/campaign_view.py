@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from producers.campaign import Campaign
 from schemas import codec, keys, messages
 from schemas.clock import Clock
 from schemas.errors import Poison, Transient
-from schemas.messages import CampaignOrder, CampaignStatus
+from schemas.messages import CampaignOrder
 from schemas.records import Placed, Record, Tails, TopicView
 from schemas.topics import Topics
 
@@ -25,7 +25,8 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all.
+    """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all, some 10 KB
+    each; beyond it the oldest finished ones go.
 
     pace is measured over the last pace_window_ms; without progress for twice that it is zero.
     catch_up_s: how long an answer may wait for the newest campaigns. open_tries: a broker that elects leaders
@@ -33,113 +34,11 @@ class Options:
     """
 
     finished_days: int = 30
-    most: int = 100_000
+    most: int = 10_000
     pace_window_ms: int = 10_000
     catch_up_s: float = 3.0
     open_tries: int = 10
     open_pause_s: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Recipients by what became of them, over all partitions."""
-
-    finished: int = 0
-    sent: int = 0
-    delivered: int = 0
-    possible_duplicates: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Campaign:
-    """One campaign as the log tells it; any part may still be missing."""
-
-    tenant: str
-    campaign_id: str
-    requested: messages.CampaignRequested | None = None
-    state: messages.CampaignState | None = None
-    cursor: messages.CampaignCursor | None = None
-    order: messages.CampaignControl | None = None
-    is_cancelled: bool = False
-    progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
-    samples: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=64))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it was accepted, as opposed to a stray count of one that is long gone."""
-        return self.requested is not None or self.state is not None
-
-    @property
-    def accepted_at_ms(self) -> int:
-        if self.requested is not None:
-            return self.requested.accepted_at_ms
-        return self.state.accepted_at if self.state is not None else 0
-
-    @property
-    def expected(self) -> int:
-        if self.requested is not None:
-            return self.requested.recipients
-        return self.state.expected if self.state is not None else 0
-
-    @property
-    def released(self) -> int:
-        return max(
-            self.cursor.released if self.cursor is not None else 0,
-            self.state.released if self.state is not None else 0,
-        )
-
-    @property
-    def finished_at_ms(self) -> int:
-        """0 while it runs."""
-        return (self.state.finished_at or 0) if self.state is not None else 0
-
-    def counts(self) -> Counts:
-        """The newest vectors summed; those of the public state once the partitions' own are gone."""
-        state = self.state
-        if not self.progress:
-            if state is None:
-                return Counts()
-            return Counts(
-                state.finished, state.sent, state.delivered, state.possible_duplicates, state.outcomes, state.reasons
-            )
-        vectors = self.progress.values()
-        return Counts(
-            finished=sum(vector.finished for vector in vectors),
-            sent=sum(vector.sent for vector in vectors),
-            delivered=sum(vector.delivered for vector in vectors),
-            possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
-            outcomes=_summed(vector.outcomes for vector in vectors),
-            reasons=_summed(vector.reasons for vector in vectors),
-        )
-
-    def status(self, now_ms: int) -> CampaignStatus:
-        """Dispatch's word where it has spoken; an order that it has not carried out yet counts at once."""
-        if self.state is not None and self.state.finished_at:
-            return self.state.status
-        if self.is_cancelled:
-            return CampaignStatus.CANCELLED
-        if self.order is not None and self.order.order is CampaignOrder.PAUSED:
-            return CampaignStatus.PAUSED
-        if self.state is not None and self.state.status is not CampaignStatus.PAUSED:
-            return self.state.status
-        return self._status_before_dispatch(now_ms)
-
-    def pace_per_s(self, now_ms: int, window_ms: int) -> float:
-        """Recipients finished per second lately; 0.0 when nothing moves."""
-        if self.finished_at_ms or len(self.samples) < 2:
-            return 0.0
-        newest_ms, newest = self.samples[-1]
-        oldest_ms, oldest = next(sample for sample in self.samples if sample[0] >= newest_ms - window_ms)
-        if now_ms - newest_ms > 2 * window_ms or newest_ms <= oldest_ms:
-            return 0.0
-        return (newest - oldest) * 1000 / (newest_ms - oldest_ms)
-
-    def _status_before_dispatch(self, now_ms: int) -> CampaignStatus:
-        wanted = self.requested
-        waits = wanted is not None and (wanted.send_at_ms > now_ms or bool(wanted.send_at_local))
-        return CampaignStatus.SCHEDULED if waits and not self.released else CampaignStatus.RUNNING
 
 
 class CampaignView:
@@ -243,6 +142,8 @@ class CampaignView:
         held = campaign.state
         if held is None or (message.epoch, message.version) >= (held.epoch, held.version):
             campaign.state = message
+            if message.finished_at:
+                campaign.samples.clear()
 
     def _take_progress(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignProgress)
@@ -251,7 +152,7 @@ class CampaignView:
         if held is not None and held.version > message.version:
             return
         campaign.progress[message.partition] = message
-        campaign.samples.append((record.timestamp_ms, sum(v.finished for v in campaign.progress.values())))
+        campaign.note_progress(record.timestamp_ms)
 
     def _take_cursor(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignCursor)
@@ -286,11 +187,3 @@ class CampaignView:
         for position, key in enumerate(by_age):
             if position < surplus or 0 < done[key].finished_at_ms < horizon_ms:
                 del self._campaigns[key]
-
-
-def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for vector in vectors:
-        for name, count in vector.items():
-            total[name] = total.get(name, 0) + count
-    return total

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
-
-import redis.asyncio
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING, Protocol
 
 from producers.redis_line import RedisLine
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.errors import StoreDown
 from schemas.stores import Epoch
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_suffix(".lua").read_text()
@@ -88,7 +88,7 @@ class Idempotency:
 
     def __init__(
         self,
-        client: redis.asyncio.Redis,
+        client: Redis,
         epoch: Epoch,
         clock: Clock,
         new_token: Callable[[], str],
@@ -107,7 +107,7 @@ class Idempotency:
             return replace(attempt, token="")
         try:
             word, detail, trusted = await self._run(attempt, "begin", attempt.token, self._options.lock_ms)
-        except (RedisError, OSError, TimeoutError) as error:
+        except StoreDown as error:
             self._leave_alone("begin", error)
             return replace(attempt, token="")
         if not trusted and word == Begun.BEGUN:
@@ -126,13 +126,13 @@ class Idempotency:
             return
         try:
             await self._run(attempt, step, *arguments)
-        except (RedisError, OSError, TimeoutError) as error:
+        except StoreDown as error:
             self._leave_alone(step, error)
 
-    def _leave_alone(self, step: str, error: Exception) -> None:
+    def _leave_alone(self, step: str, error: StoreDown) -> None:
         self._left_alone_until_s = self._clock.steady_s() + self._options.pause_s
         metrics.REDIS_FAILURES.labels("idempotency").inc()
-        log.warning("idempotency.unavailable", extra={"step": step, "error": type(error).__name__})
+        log.warning("idempotency.unavailable", extra={"step": step, "error": str(error)})
 
     async def _run(self, attempt: Attempt, step: str, *arguments: str | int) -> tuple[str, str, bool]:
         """One round trip: the script's word and detail, and whether Redis holds all it should."""

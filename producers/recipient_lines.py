@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pydantic
 
 from producers import fields
-from producers.requests import RecipientBody
+from producers.request_bodies import RecipientBody
 from schemas.errors import Refused
 from schemas.messages import Recipient
 

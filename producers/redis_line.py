@@ -13,6 +13,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
+from schemas.errors import StoreDown
 from schemas.stores import Epoch, Pipeline
 
 BATCH_MAX = 256
@@ -40,7 +41,7 @@ class RedisLine:
         self._running: asyncio.Task[None] | None = None
 
     async def call(self, key: str, arguments: tuple[str | int, ...]) -> tuple[Any, bytes | None]:
-        """(reply, epoch). Raises RedisError, OSError or TimeoutError; then the call may or may not have run."""
+        """(reply, epoch). Raises StoreDown when Redis does not answer; then the call may or may not have run."""
         loop = asyncio.get_running_loop()
         call = _Call(key, arguments, loop.create_future())
         self._waiting.append(call)
@@ -56,7 +57,7 @@ class RedisLine:
                 await self._answer(batch)
         finally:
             self._running = None
-            _fail(self._waiting, ConnectionError("the line to Redis was cut"))
+            _fail(self._waiting, StoreDown("the line to Redis was cut"))
             self._waiting = []
 
     async def _answer(self, batch: list[_Call]) -> None:
@@ -64,13 +65,13 @@ class RedisLine:
             async with asyncio.timeout(self._timeout_s):
                 *replies, epoch = await self._round_trip(batch)
         except (RedisError, OSError, TimeoutError) as error:
-            _fail(batch, error)
+            _fail(batch, StoreDown(f"Redis does not answer: {type(error).__name__}"))
             return
         for call, reply in zip(batch, replies, strict=True):
             if call.answered.done():
                 continue
             if isinstance(reply, Exception):
-                call.answered.set_exception(reply)
+                call.answered.set_exception(StoreDown(f"Redis refused a call: {reply}"))
             else:
                 call.answered.set_result((reply, epoch))
 
@@ -93,7 +94,7 @@ class RedisLine:
             return list(await pipeline.execute(raise_on_error=False))
 
 
-def _fail(calls: list[_Call], error: Exception) -> None:
+def _fail(calls: list[_Call], error: StoreDown) -> None:
     for call in calls:
         if not call.answered.done():
             call.answered.set_exception(error)

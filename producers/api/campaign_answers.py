@@ -13,7 +13,7 @@ from producers import auth
 from producers.api import bodies, notification_status
 from producers.api.parts import PARTS, ApiParts
 from producers.auth import Scope
-from producers.campaign_view import Campaign
+from producers.campaign import Campaign
 from schemas import keys
 from schemas.errors import Refused, Transient
 from schemas.messages import EventKind

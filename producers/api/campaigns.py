@@ -18,7 +18,7 @@ from producers import auth, fields, recipient_lines, requests, upload
 from producers.api import bodies, campaign_answers, openapi, trace
 from producers.api.parts import PARTS, ApiParts
 from producers.auth import Scope
-from producers.requests import CampaignBody
+from producers.request_bodies import CampaignBody, RecipientBody
 from schemas import codec, keys, metrics
 from schemas.errors import Refused, Transient
 from schemas.messages import CampaignRequested, Recipient
@@ -146,7 +146,7 @@ async def _read(request: web.Request, limits: requests.Limits) -> tuple[Campaign
     return body, _inline(body.recipients)
 
 
-async def _inline(recipients: Sequence[requests.RecipientBody]) -> AsyncIterator[Sequence[Recipient]]:
+async def _inline(recipients: Sequence[RecipientBody]) -> AsyncIterator[Sequence[Recipient]]:
     for position, recipient in enumerate(recipients):
         try:
             yield [recipient.recipient()]

@@ -13,6 +13,7 @@ from producers.api import bodies, cancellation, notification_status, openapi, tr
 from producers.api.parts import PARTS, ApiParts
 from producers.auth import Scope
 from producers.idempotency import Attempt, Begun
+from producers.request_bodies import NotificationBody
 from schemas import codec, keys, messages, metrics
 from schemas.errors import Refused
 from schemas.records import Outgoing, Placed
@@ -105,7 +106,7 @@ OPERATIONS = (
         PATH,
         "Send one notification",
         Scope.SEND,
-        body=requests.NotificationBody,
+        body=NotificationBody,
         headers=(KEY_HEADER,),
         answers={202: "accepted: the log has it", 409: "the first request with this key is still running"},
     ),

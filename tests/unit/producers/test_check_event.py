@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from producers import requests
+from producers import request_bodies, requests
 from schemas.errors import Refused
 from schemas.messages import Channel, Contact, Device, NotificationRequested
 from tests.doubles.api import POLICIES
@@ -93,10 +93,10 @@ def test_sending_later_is_refused_by_a_release_that_cannot_keep_it() -> None:
 
 
 def test_a_campaign_expires_within_21_days_even_when_it_starts_late() -> None:
-    body = requests.CampaignBody.model_validate({"template": "news", "send_at": "2026-12-13T00:00:00Z"})
+    body = request_bodies.CampaignBody.model_validate({"template": "news", "send_at": "2026-12-13T00:00:00Z"})
     message = requests.campaign(body, "c", "default", POLICIES, NOW_MS, LIMITS)
     assert message.expires_at_ms == message.send_at_ms + 72 * HOUR_MS
-    local = requests.CampaignBody.model_validate(
+    local = request_bodies.CampaignBody.model_validate(
         {"template": "news", "send_at": {"local": "08:00", "date": "2026-12-12"}}
     )
     assert (

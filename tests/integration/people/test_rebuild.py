@@ -224,7 +224,8 @@ async def test_an_unreadable_record_is_handed_back_alone_and_the_rest_is_applied
     await world.rebuild.look()
     good, bad = world.user("u1", "a@example.org"), Outgoing(TOPICS.recipients, b"t/u2/user", b"\x00garbage")
     odd = Outgoing(TOPICS.recipients, b"t/u2/whatever", None)
-    await world.log.publish([good, bad, odd])
+    mixed = Outgoing(TOPICS.recipients, b"t/u2/device/x", good.value)
+    await world.log.publish([good, bad, odd, mixed])
     with pytest.raises(Poison):
         await world.hand_in(*world.log.records(TOPICS.recipients))
     assert (await world.profiles.load("t", "u1")).email == "a@example.org"

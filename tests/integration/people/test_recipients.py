@@ -171,6 +171,17 @@ async def test_a_redis_rebuilt_for_another_server_is_trusted_by_nobody(person: P
         await person.now()
 
 
+async def test_a_client_that_had_to_reconnect_knows_which_server_it_reached(
+    person: Person, redis: Redis, epoch: Epoch
+) -> None:
+    run_id, epoch.run_id = epoch.run_id, b"the server before"
+    with pytest.raises(StoreDown):
+        await person.now()
+    await redis.connection_pool.disconnect()
+    assert (await person.now()).version == 0
+    assert epoch.run_id == run_id
+
+
 async def test_a_suppressed_address_stays_so_until_a_later_lift(redis: Redis, epoch: Epoch, tenant: str) -> None:
     store = RedisSuppressions(redis, epoch)
     hashed = keys.address_hash("email", "Jane@example.org")

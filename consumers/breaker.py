@@ -19,6 +19,7 @@ RECORD = script_beside(__file__, "breaker_record.lua")
 PROBE = script_beside(__file__, "breaker_probe.lua")
 SCRIPTS: tuple[Script, ...] = (RECORD, PROBE)
 
+REPEATED = frozenset({Kind.RETRY, Kind.UNKNOWN})
 FAILURES = frozenset({Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED})
 
 
@@ -62,7 +63,10 @@ class Breaker:
         self._options = options
         self._results: list[str] = []
         self._probes: list[str] = []
+        self._repeats = 0
         self._hold = False
+        self.recent = (0, 0)
+        """Calls of the last minute or two over all workers, and those of them that are tried again."""
 
     def ask(self, trip: Trip) -> None:
         trip.execute_command("HMGET", self._key, "state", "until", "reason")
@@ -85,6 +89,7 @@ class Breaker:
 
     def note(self, kind: Kind, is_probe: bool) -> None:
         """What a call came to."""
+        self._repeats += kind in REPEATED
         if kind is Kind.AUTH_CONFIG:
             self._hold = True
         else:
@@ -98,10 +103,13 @@ class Breaker:
         options = self._options
         periods = [int(s * 1000) for s in (options.first_period_s, options.longest_period_s, options.hold_period_s)]
         told = ("".join(self._results[-options.window :]), "".join(self._probes), int(self._hold))
-        limits = (options.window, options.least, *periods, options.probes)
+        counts = (len(self._results) + len(self._probes), self._repeats)
+        limits = (options.window, options.least, *periods, options.probes, *counts)
         trip.execute_command("EVALSHA", RECORD.sha, 1, self._key, *told, *limits)
-        self._results, self._probes, self._hold = [], [], False
+        self._results, self._probes, self._repeats, self._hold = [], [], 0, False
 
     def read_record(self, reply: Any) -> Gate | None:
-        """The state it changed to; None when it did not."""
-        return Gate(reply.decode()) if reply else None
+        """The state it changed to; None when it did not. Brings `recent` up to date."""
+        change, calls, repeats = reply
+        self.recent = (int(calls), int(repeats))
+        return Gate(change.decode()) if change else None

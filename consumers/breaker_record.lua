@@ -1,8 +1,8 @@
 -- Adds what calls came to, opens or closes the breaker of one provider.
 -- KEYS: the breaker (a hash): ring = the newest results ('1' failed), state, until (ms), period (ms), reason, good.
 -- ARGV: results of ordinary calls, results of probes, config hold (1: a person must act), window, least calls,
---   first period ms, longest period ms, hold period ms, probes that must succeed.
--- Answer: '' nothing changed, else the new state: 'open', 'closed'.
+--   first period ms, longest period ms, hold period ms, probes that must succeed, calls, calls to be repeated.
+-- Answer: the new state ('open', 'closed'; '' nothing changed), calls and repeats of this minute and the last.
 local results, probes, hold = ARGV[1], ARGV[2], ARGV[3] == '1'
 local window, least = tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
@@ -32,7 +32,7 @@ elseif is_open then
   elseif #probes > 0 then
     local good = redis.call('HINCRBY', KEYS[1], 'good', #probes)
     if good >= tonumber(ARGV[9]) then
-      redis.call('DEL', KEYS[1])
+      redis.call('HDEL', KEYS[1], 'state', 'ring', 'period', 'good', 'reason', 'until')
       change = 'closed'
     end
   end
@@ -41,5 +41,17 @@ else
   redis.call('HSET', KEYS[1], 'ring', ring)
   if #ring >= least and failures(ring) * 2 > #ring then open(tonumber(ARGV[6]), 'failures') end
 end
+local minute = math.floor(now / 60000)
+local counted = redis.call('HMGET', KEYS[1], 'minute', 'calls', 'repeats', 'calls_before', 'repeats_before')
+local age = minute - (tonumber(counted[1]) or 0)
+local calls, repeats, calls_before, repeats_before = 0, 0, 0, 0
+if age == 0 then
+  calls, repeats, calls_before, repeats_before = counted[2], counted[3], counted[4], counted[5]
+elseif age == 1 then
+  calls_before, repeats_before = counted[2], counted[3]
+end
+calls, repeats = calls + ARGV[10], repeats + ARGV[11]
+redis.call('HSET', KEYS[1], 'minute', minute, 'calls', calls, 'repeats', repeats,
+  'calls_before', calls_before, 'repeats_before', repeats_before)
 redis.call('PEXPIRE', KEYS[1], 86400000)
-return change
+return { change, calls + calls_before, repeats + repeats_before }

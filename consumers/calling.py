@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from consumers import send_checks
 from consumers.looking import Order
@@ -23,10 +24,13 @@ from schemas.outcomes import Kind, Outcome
 log = logging.getLogger(__name__)
 
 _SUPPRESSED_BY_REPORTS = frozenset({Channel.EMAIL, Channel.SMS})
-Judge = Callable[[Sending, Outcome, str], Verdict]
-"""What follows from a provider's answer: (sending, outcome, provider)."""
+Judge = Callable[[Sending, Outcome, Seat], Verdict]
+"""What follows from a provider's answer: `judging.OutcomeJudge.judge`."""
 Gap = Callable[[str], Awaitable[None]]
 """Tests stop a worker here: after_claim, after_send, after_settle."""
+
+
+_outcomes = lru_cache(metrics.OUTCOMES.labels)
 
 
 class Caller:
@@ -56,18 +60,18 @@ class Caller:
         """From the claim to the verdict. Whatever happens, the delivery is settled, given back or left to its lease."""
         if self._gap is not None:
             await self._gap("after_claim")
-        content = self._ready(sending, seat)
+        content = await self._ready(sending, seat)
         if content is None:
             return
         outcome, reference = await self._ask(sending, seat, content)
         if self._gap is not None:
             await self._gap("after_send")
         seat.breaker.note(outcome.kind, sending.is_probe)
-        verdict = self._judge(sending, outcome, seat.provider.name)
+        verdict = self._judge(sending, outcome, seat)
         needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
         self._teller.settle(sending, verdict, reference if needs_reference else "")
 
-    def _ready(self, sending: Sending, seat: Seat) -> Content | None:
+    async def _ready(self, sending: Sending, seat: Seat) -> Content | None:
         """What to send; None when no call may be made: then the token went back and the delivery is answered."""
         delivery = sending.delivery
         assert sending.token is not None
@@ -86,10 +90,15 @@ class Caller:
         lease_left_s = sending.lease_until_s - self._clock.steady_s()
         if lease_left_s < self._options.deadline_s + self._options.lease_margin_s:
             seat.pocket.give_back(sending.token)
-        elif seat.pocket.spend(sending.token):
+        elif seat.pocket.spend(sending.token) or await self._has_fresh_token(seat):
             return content
         self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
         return None
+
+    async def _has_fresh_token(self, seat: Seat) -> bool:
+        """The token died on the way; another is cheaper than another claim."""
+        tokens = await seat.pocket.take(1, self._options.fresh_token_wait_s)
+        return bool(tokens) and seat.pocket.spend(tokens[0])
 
     async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:
         call = self._call(sending, content)
@@ -103,9 +112,8 @@ class Caller:
             # A bug of the adapter: the request may have left.
             log.exception("call.failed", extra={"provider": seat.provider.name})
             outcome = Outcome(Kind.UNKNOWN, detail="the adapter failed")
-        seconds = self._clock.steady_s() - began_s
-        metrics.CALL_SECONDS.labels(seat.provider.name).observe(seconds)
-        metrics.OUTCOMES.labels(seat.provider.name, outcome.kind).inc()
+        seat.seconds.observe(self._clock.steady_s() - began_s)
+        _outcomes(seat.provider.name, outcome.kind).inc()
         return outcome, call.reference
 
     def _call(self, sending: Sending, content: Content) -> Call:
@@ -126,7 +134,7 @@ class Caller:
             tenant=delivery.tenant,
             user_id=delivery.user_id,
             delivery_key=keys.delivery_key(delivery.intent, channel, delivery.device),
-            notification_id=self._ids.notification_id(delivery.tenant, address),
+            notification_id=sending.named(self._ids),
             reference=self._ids.reference(reference),
             channel=channel,
             template=delivery.template,

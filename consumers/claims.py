@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -66,8 +66,7 @@ class Settled(Enum):
     MISSING = b"M"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A claim as it lies in Redis. record_call: the number in the record that claimed; call: that of its call."""
 
     verdict: VerdictClass
@@ -90,8 +89,7 @@ class Entry:
         return self.verdict is VerdictClass.NONE and not self.given_back
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(NamedTuple):
     """One record's wish to send its delivery: the keys it touches and the numbers it competes with."""
 
     claim_key: bytes
@@ -104,8 +102,7 @@ class Bid:
     forced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """The answer to a bid. entry is the bidder's own after TAKEOVER and CLAIMED, else the one in the way."""
 
     answer: Answer

@@ -1,37 +1,70 @@
-"""What follows from a provider's answer: temporary."""
+"""From a provider's answer to a verdict: `retry_topics/ladder.py` decides, this knows the delivery and the provider."""
 
 from __future__ import annotations
 
 import random
 
-from consumers.sending import Sending
-from consumers.telling import tier_until
+from consumers.sending import Seat, Sending
 from consumers.verdicts import Verdict
+from retry_topics import ladder
+from retry_topics.budget import RetryBudget
 from schemas.clock import Clock
-from schemas.messages import EventKind
+from schemas.messages import Channel, EventKind
 from schemas.outcomes import Kind, Outcome
-from schemas.reasons import Reason
+
+_NEVER_MS = 2**53
+_RETRIES = (Kind.RETRY, Kind.UNKNOWN)
 
 
 class OutcomeJudge:
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
+    """Judges the outcomes of calls. A wait longer than the longest tier is cut to it until there is a hold."""
+
+    def __init__(self, clock: Clock, rng: random.Random, budget: RetryBudget) -> None:
         self._clock = clock
         self._rng = rng
+        self._budget = budget
 
-    def judge(self, sending: Sending, outcome: Outcome, provider: str) -> Verdict:
-        now = self._clock.now_ms()
-        kind, detail = outcome.kind, outcome.detail
-        if kind is Kind.DONE:
-            return Verdict(EventKind.SENT, now, provider=provider, provider_id=outcome.provider_id, called=True)
-        until, tier = tier_until(now + 1000, now)
+    def judge(self, sending: Sending, outcome: Outcome, seat: Seat) -> Verdict:
+        """What becomes of the delivery after this call."""
+        now_ms = self._clock.now_ms()
+        provider = seat.provider.name
+        if outcome.kind is Kind.DONE:
+            return Verdict(EventKind.SENT, now_ms, provider=provider, provider_id=outcome.provider_id, called=True)
+        over = outcome.kind in _RETRIES and not self._budget.allows(*seat.breaker.recent)
+        found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, over_budget=over)
+        kind, until_ms = found.kind, found.until_ms
+        if kind is EventKind.HELD:
+            kind, until_ms = EventKind.RETRYING, now_ms + ladder.HOLD_ABOVE_MS
         return Verdict(
-            EventKind.RETRYING,
-            now,
-            Reason.PROVIDER_ERROR,
-            detail,
-            provider,
-            until_ms=until,
-            tier=tier,
-            tries=sending.delivery.tries + 1,
+            kind=kind,
+            at_ms=now_ms,
+            reason=found.reason,
+            detail=outcome.detail,
+            provider=provider,
+            until_ms=until_ms,
+            tier=found.tier,
+            tries=found.tries,
+            park=found.park,
+            cause=_cause(sending, outcome, found),
+            is_unknown=found.is_unknown,
             called=True,
         )
+
+
+def _attempt(sending: Sending) -> ladder.Attempt:
+    delivery = sending.delivery
+    return ladder.Attempt(
+        channel=delivery.channel,
+        call=sending.held_claim().call,
+        tries=delivery.tries,
+        expires_at_ms=delivery.expires_at_ms or _NEVER_MS,
+        on_unknown=sending.known_policy().on_unknown,
+    )
+
+
+def _cause(sending: Sending, outcome: Outcome, found: ladder.Verdict) -> str:
+    """Why the address is not used any more. A dead push token is known by its hash: a new one has another."""
+    if found.suppress:
+        return "refused"
+    is_dead = outcome.kind is Kind.DEAD_ADDRESS and sending.delivery.channel is Channel.PUSH
+    return "dead_device" if is_dead else ""

@@ -5,7 +5,7 @@ Pure: `lane_worker` asks with what round trip A brought. The answers are a verdi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from consumers import claims
 from consumers.claims import Answer, Bid, Entry
@@ -22,24 +22,21 @@ TOO_OLD_MS = 22 * 3_600_000
 PAUSE_LOOK_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Not now. reason: why, when the wait is long enough to leave the lane."""
 
     until_ms: int
     reason: str = Reason.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What round trip A brought of the person and their wish."""
 
     profile: Profile
     cancelled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(NamedTuple):
     """Where the delivery goes."""
 
     address: str

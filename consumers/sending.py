@@ -10,19 +10,22 @@ from consumers.claims import Bid, Claims, Entry
 from consumers.limits import Token, Tokens
 from consumers.providers.contract import Provider
 from consumers.round_trip import Trips
-from schemas import stores
+from schemas import keys, metrics, stores
 from schemas.messages import Delivery
 from schemas.policies import TemplatePolicy
 from schemas.records import Answer, AnswerTo, Record
 
 
-@dataclass(frozen=True, slots=True)
 class Seat:
-    """A provider with its breaker and its pocket of tokens."""
+    """A provider with its breaker and its pocket of tokens. seconds: how long its calls take."""
 
-    provider: Provider
-    breaker: Breaker
-    pocket: Tokens
+    __slots__ = ("breaker", "pocket", "provider", "seconds")
+
+    def __init__(self, provider: Provider, breaker: Breaker, pocket: Tokens) -> None:
+        self.provider = provider
+        self.breaker = breaker
+        self.pocket = pocket
+        self.seconds = metrics.CALL_SECONDS.labels(provider.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class WorkerOptions:
     """in_flight: deliveries taken from the lane and not answered; calls_at_once: of them, at the provider.
 
     deadline_s: hard end of a call; a claim with less than deadline_s + lease_margin_s left is given back.
-    token_wait_s: how long a batch waits for tokens before it goes back to the lane for token_pause_ms.
+    token_wait_s: how long a batch waits for tokens before it goes back to the lane for token_pause_ms;
+    fresh_token_wait_s: how long the holder of a claim does whose token has died.
     leave_lane_ms: who has to wait longer waits in a tier. rechecks: how often one delivery may be sent back to
     the checks before it waits. store_pause_ms: before Redis is tried again. probe_pause_ms: while others probe.
     """
@@ -52,6 +56,7 @@ class WorkerOptions:
     deadline_s: float = 5.0
     lease_margin_s: float = 5.0
     token_wait_s: float = 1.0
+    fresh_token_wait_s: float = 0.5
     token_pause_ms: int = 200
     leave_lane_ms: int = 5_000
     rechecks: int = 3
@@ -83,6 +88,7 @@ class Sending:
     claim: Entry | None = None
     lease_until_s: float = 0.0
     is_answered: bool = False
+    notification_id: str = ""
 
     def finish(self, answer: Answer) -> None:
         """Answers the record, once."""
@@ -90,6 +96,13 @@ class Sending:
             self.is_answered = True
             self.room.give(1)
             self.answer_to(self.record, answer)
+
+    def named(self, ids: keys.Ids) -> str:
+        """The public id of its notification."""
+        if not self.notification_id:
+            delivery = self.delivery
+            self.notification_id = ids.notification_id(delivery.tenant, keys.Address(delivery.row, delivery.slot))
+        return self.notification_id
 
     def known_policy(self) -> TemplatePolicy:
         assert self.policy is not None, "looked up before anything else"

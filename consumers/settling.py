@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumers import verdicts
 from consumers.breaker import Breaker
@@ -18,7 +18,7 @@ from consumers.claims import Bid, Settled
 from consumers.round_trip import Trip
 from consumers.sending import Sending, Stores
 from consumers.verdicts import Verdict
-from schemas import keys
+from schemas import keys, metrics
 from schemas.errors import StoreDown
 from schemas.records import Defer
 
@@ -28,14 +28,21 @@ PROVIDER_ID_KEPT_S = 7 * 86_400
 LONGEST_PAUSE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """A verdict on its way into the claim. reference: kept under the provider's message id; "" = not needed."""
 
     sending: Sending
     verdict: Verdict
     timeline: bytes
     reference: str = ""
+
+
+class _Load(NamedTuple):
+    """What one trip writes: verdicts, marks of what is published, claims given back."""
+
+    batch: Sequence[Settlement]
+    marks: Sequence[tuple[Bid, bytes]]
+    returned: Sequence[tuple[Bid, bytes, Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,56 +111,56 @@ class Settling:
         self._news.set()
 
     async def _flush(self, settled: Callable[[Settlement, Settled], None]) -> None:
-        at_most = self._options.at_most
-        batch, self._waiting = self._waiting[:at_most], self._waiting[at_most:]
-        marks, self._published = self._published, []
-        returned, self._given_back = self._given_back, []
-        replies = await self._write(batch, marks, returned)
-        if batch and self._gap is not None:
+        load = self._load()
+        replies = await self._write(load)
+        if load.batch and self._gap is not None:
             await self._gap("after_settle")
-        for settlement, reply in zip(batch, replies, strict=False):
+        for settlement, reply in zip(load.batch, replies, strict=False):
             self._told(settlement, reply, settled)
-        for _, _, then in returned:
+        for _, _, then in load.returned:
             then()
 
-    async def _write(
-        self,
-        batch: Sequence[Settlement],
-        marks: Sequence[tuple[Bid, bytes]],
-        returned: Sequence[tuple[Bid, bytes, Callable[[], None]]],
-    ) -> list[Any]:
+    def _load(self) -> _Load:
+        """What goes into the next trip."""
+        at_most = self._options.at_most
+        batch, self._waiting = self._waiting[:at_most], self._waiting[at_most:]
+        load = _Load(batch, self._published, self._given_back)
+        self._published, self._given_back = [], []
+        return load
+
+    async def _write(self, load: _Load) -> list[Any]:
         """The replies, those of the settlements first; tries until Redis answers. Repeating changes nothing."""
         pause_s = 0.05
         while True:
             trip = self._trips.begin()
-            for settlement in batch:
-                self._ask(trip, settlement)
-            for bid, token in marks:
-                self._store.ask_published(trip, bid, token)
-            for bid, token, _ in returned:
-                self._store.ask_give_back(trip, bid, token)
-            self._ask_others(trip, batch)
-            try:
-                return await trip.execute()
-            except StoreDown as error:
-                log.warning("settle.delayed", extra={"deliveries": len(batch), "error": str(error)})
-            await self._sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-
-    def _ask(self, trip: Trip, settlement: Settlement) -> None:
-        sending, verdict = settlement.sending, settlement.verdict
-        token = sending.held_claim().token
-        detail = verdicts.pack(verdict)
-        self._store.ask_settle(trip, sending.bid, token, verdict.claim_class, detail, settlement.timeline)
-
-    def _ask_others(self, trip: Trip, batch: Sequence[Settlement]) -> None:
-        for settlement in batch:
-            if settlement.reference:
-                key = keys.redis_message(settlement.verdict.provider, settlement.verdict.provider_id)
-                trip.execute_command("SET", key, settlement.reference, "EX", PROVIDER_ID_KEPT_S)
-        for breaker in self._breakers:
-            if breaker.has_news():
+            self._ask(trip, load)
+            told = [breaker for breaker in self._breakers if breaker.has_news()]
+            for breaker in told:
                 breaker.ask_record(trip)
+            try:
+                replies = await trip.execute()
+            except StoreDown as error:
+                log.warning("settle.delayed", extra={"deliveries": len(load.batch), "error": str(error)})
+                await self._sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                continue
+            for breaker, reply in zip(told, replies[len(replies) - len(told) :], strict=True):
+                _learn(breaker, reply)
+            return replies
+
+    def _ask(self, trip: Trip, load: _Load) -> None:
+        store = self._store
+        for sending, verdict, line, _ in load.batch:
+            detail = verdicts.pack(verdict)
+            store.ask_settle(trip, sending.bid, sending.held_claim().token, verdict.claim_class, detail, line)
+        for bid, token in load.marks:
+            store.ask_published(trip, bid, token)
+        for bid, token, _ in load.returned:
+            store.ask_give_back(trip, bid, token)
+        for _, verdict, _, reference in load.batch:
+            if reference:
+                key = keys.redis_message(verdict.provider, verdict.provider_id)
+                trip.execute_command("SET", key, reference, "EX", PROVIDER_ID_KEPT_S)
 
     def _told(self, settlement: Settlement, reply: Any, settled: Callable[[Settlement, Settled], None]) -> None:
         try:
@@ -164,3 +171,14 @@ class Settling:
             # A bug with one delivery must not stop the others. It comes again; its claim keeps it from being sent.
             log.exception("settle.broken", extra={"verdict": settlement.verdict.kind.value})
             settlement.sending.finish(Defer(0))
+
+
+def _learn(breaker: Breaker, reply: Any) -> None:
+    """A breaker that opened or closed is worth a line."""
+    if isinstance(reply, Exception):
+        log.error("breaker.broken", extra={"provider": breaker.provider, "error": str(reply)})
+        return
+    change = breaker.read_record(reply)
+    if change is not None:
+        metrics.BREAKER_CHANGES.labels(breaker.provider, change).inc()
+        log.warning("breaker.changed", extra={"provider": breaker.provider, "state": change.value})

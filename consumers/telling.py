@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from consumers import claims, verdicts
 from consumers.claims import Entry, Settled
@@ -15,15 +15,18 @@ from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
 from consumers.verdicts import Announcer, Numbers, Verdict
+from retry_topics import ladder
 from schemas import keys, metrics, timeline
 from schemas.clock import Clock
 from schemas.errors import Poison
 from schemas.messages import EventKind
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Defer, Done
-from schemas.topics import TIERS
 
 log = logging.getLogger(__name__)
+
+_sent = lru_cache(metrics.SENT.labels)
+_age = lru_cache(metrics.AGE_AT_SEND_SECONDS.labels)
 
 
 class Teller:
@@ -114,7 +117,8 @@ class Teller:
         if not wait.reason or wait.until_ms - now_ms <= self._options.leave_lane_ms:
             sending.finish(Defer(wait.until_ms))
             return
-        until_ms, tier = tier_until(wait.until_ms, now_ms)
+        until_ms = min(wait.until_ms, now_ms + ladder.HOLD_ABOVE_MS)
+        tier = ladder.tier_for(until_ms - now_ms)
         self._end(
             sending,
             Verdict(
@@ -144,29 +148,20 @@ class Teller:
             return b""
         delivery = sending.delivery
         device = keys.device_hash(delivery.device) if delivery.device else ""
-        name = self._ids.notification_id(delivery.tenant, keys.Address(delivery.row, delivery.slot))
+        name = sending.named(self._ids)
         line = timeline.Entry(
             verdict.at_ms, name, delivery.channel, device, delivery.template, verdict.kind, verdict.reason
         )
         return timeline.pack(line)
 
 
-def tier_until(until_ms: int, now_ms: int) -> tuple[int, str]:
-    """(due time, tier) of a wait: the tier whose range covers it; longer ones end with the longest tier."""
-    wait_ms = until_ms - now_ms
-    for name, longest_ms in TIERS.items():
-        if wait_ms <= longest_ms:
-            return until_ms, name
-    return now_ms + longest_ms, name
-
-
 def _count(sending: Sending, verdict: Verdict) -> None:
     delivery = sending.delivery
     match verdict.kind:
         case EventKind.SENT:
-            metrics.SENT.labels(delivery.channel, delivery.priority, verdict.provider).inc()
+            _sent(delivery.channel, delivery.priority, verdict.provider).inc()
             seconds = (verdict.at_ms - delivery.accepted_at_ms) / 1000
-            metrics.AGE_AT_SEND_SECONDS.labels(delivery.channel, delivery.priority).observe(max(0.0, seconds))
+            _age(delivery.channel, delivery.priority).observe(max(0.0, seconds))
         case EventKind.RETRYING:
             metrics.RETRIES.labels(sending.record.topic, verdict.tier, verdict.reason).inc()
         case _:

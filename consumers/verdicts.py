@@ -7,7 +7,8 @@ claim after a crash, so publishing it twice changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import orjson
 
@@ -23,8 +24,7 @@ Park = Callable[[Record, str, str], Outgoing]
 NOT_BEFORE = "tid-not-before"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """kind: SENT, RETRYING, UNCONFIRMED or an end. until_ms, tier, tries: of the next record of a RETRYING.
 
     park: the error class under which the record is parked as well; cause: why its address is suppressed from now
@@ -53,7 +53,7 @@ class Verdict:
 
 
 def pack(verdict: Verdict) -> bytes:
-    return orjson.dumps([getattr(verdict, name) for name in Verdict.__slots__])
+    return orjson.dumps(tuple(verdict))
 
 
 def unpack(raw: bytes) -> Verdict:
@@ -63,11 +63,10 @@ def unpack(raw: bytes) -> Verdict:
 
 def with_doubt(verdict: Verdict) -> Verdict:
     """The same, saying that a repeat of its call can no longer be ruled out."""
-    return replace(verdict, is_unknown=True)
+    return verdict._replace(is_unknown=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(NamedTuple):
     """Which call the verdict is about. lapsed: calls whose lease ran out before anybody heard of their outcome."""
 
     call: int

@@ -134,7 +134,7 @@ async def test_the_first_record_gets_the_claim_and_a_second_sees_that_it_is_bein
 
 async def test_another_address_with_the_same_intent_is_a_duplicate_and_names_the_first(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    other = replace(bid, address=claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99)))
+    other = bid._replace(address=claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99)))
     answer = await take(bench, other)
     assert answer.answer is Answer.DUPLICATE_OF
     assert answer.entry is not None
@@ -142,11 +142,11 @@ async def test_another_address_with_the_same_intent_is_a_duplicate_and_names_the
 
 
 async def test_a_record_overtaken_by_a_later_one_is_stale(bench: Bench, bid: Bid) -> None:
-    await take(bench, replace(bid, record_call=3))
-    assert (await take(bench, replace(bid, record_call=2))).answer is Answer.STALE
+    await take(bench, bid._replace(record_call=3))
+    assert (await take(bench, bid._replace(record_call=2))).answer is Answer.STALE
     await bench.lapse(bid)
-    await take(bench, replace(bid, generation=1))
-    assert (await take(bench, replace(bid, generation=0, record_call=9))).answer is Answer.STALE
+    await take(bench, bid._replace(generation=1))
+    assert (await take(bench, bid._replace(generation=0, record_call=9))).answer is Answer.STALE
 
 
 async def test_a_settled_call_answers_its_own_record_with_the_stored_verdict(bench: Bench, bid: Bid) -> None:
@@ -160,7 +160,7 @@ async def test_a_settled_call_answers_its_own_record_with_the_stored_verdict(ben
 async def test_the_next_record_after_a_wait_gets_the_claim_with_its_own_number(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
     await settle(bench, bid, await token_of(bench, bid), VerdictClass.WAITING)
-    answer = await take(bench, replace(bid, record_call=2))
+    answer = await take(bench, bid._replace(record_call=2))
     assert answer.answer is Answer.CLAIMED
     assert answer.entry is not None and answer.entry.call == 2
 
@@ -168,12 +168,12 @@ async def test_the_next_record_after_a_wait_gets_the_claim_with_its_own_number(b
 async def test_what_was_sent_is_never_sent_again_except_by_a_forced_redrive(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
     await settle(bench, bid, await token_of(bench, bid), VerdictClass.SENT)
-    later = replace(bid, record_call=2)
+    later = bid._replace(record_call=2)
     assert (await take(bench, later)).answer is Answer.FINISHED_SAME
-    redrive = replace(bid, generation=1, record_call=2)
+    redrive = bid._replace(generation=1, record_call=2)
     assert (await take(bench, redrive)).answer is Answer.FINISHED_SAME
-    assert (await take(bench, replace(bid, forced=True))).answer is Answer.FINISHED_SAME
-    assert (await take(bench, replace(redrive, forced=True))).answer is Answer.CLAIMED
+    assert (await take(bench, bid._replace(forced=True))).answer is Answer.FINISHED_SAME
+    assert (await take(bench, redrive._replace(forced=True))).answer is Answer.CLAIMED
 
 
 async def test_a_lapsed_lease_is_taken_over_with_the_next_call_number_and_counted(bench: Bench, bid: Bid) -> None:
@@ -217,7 +217,7 @@ async def test_only_the_holder_may_settle_and_a_late_one_learns_it(bench: Bench,
     assert await settle(bench, bid, late, VerdictClass.SENT) is Settled.LATE
     assert (await entry_of(bench, bid)).verdict is VerdictClass.NONE
     assert await one(bench, "give_back", bid, late) == 0
-    stranger = replace(bid, claim_key=bid.claim_key + b"x")
+    stranger = bid._replace(claim_key=bid.claim_key + b"x")
     assert await settle(bench, stranger, late, VerdictClass.SENT) is Settled.MISSING
 
 
@@ -278,7 +278,7 @@ class Twin:
         if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER):
             assert taken.entry is not None
             self.earlier, self.token = self.token, taken.entry.token
-        return taken.answer, taken.entry and replace(taken.entry, token=b"", lease_end_ms=0)
+        return taken.answer, taken.entry and taken.entry._replace(token=b"", lease_end_ms=0)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -293,8 +293,8 @@ async def _tell_twice(redis_url: str, steps: list[tuple[Any, ...]]) -> None:
         base = claims.bid_for(deliveries.single(user_id=uuid.uuid4().hex[:12]))
         other = claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99))
         for name, generation, call, is_other, forced, verdict in steps:
-            bid = replace(base, generation=generation, record_call=call, forced=forced)
-            bid = replace(bid, address=other) if is_other and call == 1 else bid
+            bid = base._replace(generation=generation, record_call=call, forced=forced)
+            bid = bid._replace(address=other) if is_other and call == 1 else bid
             memory, real = [await twin.step(bid, name, verdict) for twin in twins]
             assert memory == real, (name, bid)
 
@@ -346,4 +346,4 @@ class TestCancellations:
         await settle(bench, sms, await token_of(bench, sms), VerdictClass.SENT)
         push = keys.delivery_suffix(Channel.PUSH, "phone")
         assert await self.cancel(redis, user_id, intent) == [("sms", "sent"), (push, "waiting")]
-        assert (await take(bench, replace(sms, claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK
+        assert (await take(bench, sms._replace(claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK

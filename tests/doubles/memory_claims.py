@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from consumers.claims import MAX_TAKEOVERS, Answer, Bid, Entry, Settled, Taken, VerdictClass, judge
@@ -109,7 +108,7 @@ class MemoryClaims:
         mine = self._fresh(bid)
         if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
             more = int(answer is Answer.TAKEOVER)
-            mine = replace(mine, takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))
+            mine = mine._replace(takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))
         self.entries[bid.claim_key] = mine
         return Taken(answer, mine)
 
@@ -135,7 +134,7 @@ class MemoryClaims:
         if entry.token != token:
             return Settled.LATE
         if entry.verdict is VerdictClass.NONE:
-            self.entries[bid.claim_key] = replace(entry, verdict=verdict, detail=detail, given_back=False)
+            self.entries[bid.claim_key] = entry._replace(verdict=verdict, detail=detail, given_back=False)
             if line:
                 self.timelines.setdefault(bid.timeline_key, []).insert(0, line)
         return Settled.STORED
@@ -144,14 +143,14 @@ class MemoryClaims:
         entry = self.entries.get(bid.claim_key)
         if entry is None or entry.token != token or entry.verdict is VerdictClass.NONE or entry.published:
             return 0
-        self.entries[bid.claim_key] = replace(entry, published=True, detail=b"")
+        self.entries[bid.claim_key] = entry._replace(published=True, detail=b"")
         return 1
 
     def _give_back(self, bid: Bid, token: bytes) -> int:
         entry = self.entries.get(bid.claim_key)
         if entry is None or entry.token != token or entry.verdict is not VerdictClass.NONE:
             return 0
-        self.entries[bid.claim_key] = replace(entry, given_back=True, lease_end_ms=0)
+        self.entries[bid.claim_key] = entry._replace(given_back=True, lease_end_ms=0)
         return 1
 
 

@@ -15,6 +15,7 @@ from consumers.limits import Token
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
+from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys, stores
 from schemas.messages import CampaignOrder, Channel, Delivery, StatusEvent
@@ -138,7 +139,7 @@ class SenderBench:
         epoch.run_id = RUN_ID
         people = self.people
         known = Stores(self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people))
-        judge = OutcomeJudge(self.clock, random.Random(1))
+        judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget())
         rules = Rules({"welcome": self.policy}, Renderer(self.folder, {"default": "de"}), self._order, judge.judge)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],

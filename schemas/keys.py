@@ -29,6 +29,8 @@ FIRST_FALLBACK_INDEX = 8
 _CHANNELS = tuple(Channel)
 """Append only: their order is part of references given to providers."""
 _PLAIN = re.compile(r"[A-Za-z0-9_~-]*", re.ASCII)
+_BASE32 = re.compile(r"[a-z2-7]{1,1000}", re.ASCII)
+_BASE32_DIGITS = str.maketrans("abcdefghijklmnopqrstuvwxyz234567", "0123456789abcdefghijklmnopqrstuv")
 _SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
 
 
@@ -396,12 +398,21 @@ def _base32(raw: bytes) -> str:
     return base64.b32encode(raw).decode().rstrip("=").lower()
 
 
-def _split_mac(text: str, mac_bytes: int) -> tuple[bytes, bytes] | None:
-    try:
-        raw = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
-    except ValueError:
+def _from_base32(text: str) -> bytes | None:
+    """What _base32 made this text of; None for any other spelling. A tenth of the price of base64.b32decode."""
+    if not _BASE32.fullmatch(text):
         return None
-    if len(raw) <= mac_bytes or _base32(raw) != text:
+    bits = len(text) * 5
+    spare = bits % 8
+    number = int(text.translate(_BASE32_DIGITS), 32)
+    if spare >= 5 or number & ((1 << spare) - 1):
+        return None
+    return (number >> spare).to_bytes(bits // 8, "big")
+
+
+def _split_mac(text: str, mac_bytes: int) -> tuple[bytes, bytes] | None:
+    raw = _from_base32(text)
+    if raw is None or len(raw) <= mac_bytes:
         return None
     return raw[:-mac_bytes], raw[-mac_bytes:]
 

@@ -1,0 +1,96 @@
+"""Builds the engine of a role, runs things side by side, and says when the process can work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from consumers.engine import Engine, EngineOptions
+from consumers.loop.deferred import DeferredOptions
+from consumers.loop.handout import HandoutOptions
+from consumers.loop.options import KafkaOptions
+from consumers.loop.outbox import OutboxOptions
+from deploy import ground as grounds
+from deploy import ready
+from deploy.ground import Ground
+from retry_topics.dead_letters import DeadLetters
+from schemas.records import Handler, LogReader, Publisher
+
+FAST_MS, BULK_MS = 1.0, 20.0
+"""Linger of a publisher: for latency, for throughput."""
+GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.05
+"""How long an engine gathers answers before it writes them together."""
+
+
+def engine(
+    ground: Ground,
+    role: str,
+    handler: Handler,
+    publisher: Publisher,
+    *,
+    gather_s: float,
+    handout: HandoutOptions | None = None,
+    deferred: DeferredOptions | None = None,
+    reader: LogReader | None = None,
+) -> Engine:
+    """The engine of `role` on the topics that the catalogue gives its group."""
+    group = ground.topics.group(role)
+    settings = ground.settings.engine
+    options = EngineOptions(
+        kafka=KafkaOptions(
+            group,
+            ground.topics.groups()[group],
+            session_timeout_s=settings.session_s,
+            max_poll_interval_s=settings.poll_limit_s,
+        ),
+        outbox=OutboxOptions(status_topic=ground.topics.status, linger_s=gather_s),
+        handout=handout or HandoutOptions(),
+        deferred=deferred or DeferredOptions(),
+    )
+    park = DeadLetters(ground.topics, ground.clock).parked
+    return Engine(handler, publisher, options, ground.kafka, park, rng=ground.rng, clock=ground.clock, reader=reader)
+
+
+async def run(engine: Engine, *beside: Coroutine[Any, Any, None]) -> None:
+    """Runs the engine and what belongs to it until the process is told to stop; then ends the engine cleanly."""
+
+    async def tell_once_assigned() -> None:
+        await engine.signals.reached("assigned")
+        ready.tell()
+
+    try:
+        await together(engine.run(), tell_once_assigned(), *beside)
+    finally:
+        await engine.stop()
+
+
+async def together(first: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
+    """Runs all; returns when the first one does, raises what any of them raises. The others are then cancelled."""
+    main = asyncio.ensure_future(first)
+    tasks = [asyncio.ensure_future(one) for one in beside]
+    waiting = {main, *tasks}
+    try:
+        while not main.done():
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        await cancelled([main, *tasks])
+
+
+async def cancelled(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancels tasks and waits for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve(app: web.Application, listen: str) -> None:
+    """Serves the application until the process is told to stop."""
+    with grounds.bound(listen) as door:
+        async with grounds.serving(app, door):
+            ready.tell()
+            await asyncio.Event().wait()

@@ -1,0 +1,165 @@
+"""What every process stands on: settings, the broker as it is, Redis, identity; opened and closed in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from confluent_kafka.admin import AdminClient
+from redis.asyncio import Redis
+
+from deploy import broker_state, provision, redis_client
+from deploy.blueprint import Blueprint
+from deploy.settings import Settings
+from producers.api.parts import EntryLogs
+from producers.publisher import KafkaPublisher, PublisherOptions
+from schemas import keys, policies
+from schemas.clock import SystemClock
+from schemas.errors import Misconfigured
+from schemas.stores import Epoch
+from schemas.topics import Topics
+from streams.log_reader import KafkaLogReader
+from streams.tails import KafkaTails
+
+log = logging.getLogger(__name__)
+
+PRODUCER_DEAD = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One process's ground. `stack` closes what it opened, in reverse. rng is seeded by the system."""
+
+    settings: Settings
+    stack: AsyncExitStack
+    kafka: dict[str, str]
+    topics: Topics
+    broker: broker_state.Identity
+    redis: Redis
+    epoch: Epoch
+    ids: keys.Ids
+    clock: SystemClock
+    rng: random.Random
+    policies: policies.Policies
+
+    def publisher(self, linger_ms: float) -> KafkaPublisher:
+        """The process's one way into the log. linger_ms: about 1 for latency, 20 for throughput."""
+        limits = {spec.name: int(spec.config["max.message.bytes"]) for spec in self.topics.specs()}
+        made = KafkaPublisher(self.kafka, PublisherOptions(linger_ms=linger_ms, max_bytes=limits), _producer_died)
+        self.stack.push_async_callback(made.close)
+        return made
+
+    def log_reader(self) -> KafkaLogReader:
+        made = KafkaLogReader(self.kafka)
+        self.stack.push_async_callback(made.close)
+        return made
+
+    def tails(self) -> KafkaTails:
+        made = KafkaTails(self.kafka, clock=self.clock)
+        self.stack.push_async_callback(made.close)
+        return made
+
+    def entry_logs(self) -> EntryLogs:
+        """The log epoch of every entry topic."""
+        names = [topic for tenant in self.tenants for topic in self.entry_topics(tenant)]
+        region = self.settings.region
+        return EntryLogs({name: keys.log_epoch(region, self.broker.topic_ids[name]) for name in names})
+
+    def entry_topics(self, tenant: str) -> tuple[str, str]:
+        return self.topics.requests(tenant), self.topics.requests_bulk(tenant)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return tuple(self.settings.tenants)
+
+    @property
+    def instance(self) -> str:
+        """This process's own name among its peers."""
+        return f"{os.uname().nodename}-{os.getpid()}"
+
+
+def topics_of(settings: Settings) -> Topics:
+    """The catalogue of this deployment."""
+    return Topics(settings.topic_prefix, tuple(settings.tenants))
+
+
+def blueprint(settings: Settings) -> Blueprint:
+    """What the broker must have."""
+    topics = topics_of(settings)
+    replicas = settings.kafka.replication_factor
+    return Blueprint(
+        topics.specs(), topics.groups(), settings.kafka.partitions == "production", replicas, 2 if replicas > 2 else 1
+    )
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Ground]:
+    """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
+    kafka = settings.kafka.client()
+    topics = topics_of(settings)
+    admin = AdminClient(kafka)
+    await asyncio.to_thread(provision.check, admin, blueprint(settings))
+    broker = await asyncio.to_thread(broker_state.identify, admin, [spec.name for spec in topics.specs()])
+    epoch = Epoch()
+    async with AsyncExitStack() as stack:
+        redis = redis_client.connect(settings.redis.url, epoch)
+        stack.push_async_callback(redis.aclose)
+        yield Ground(
+            settings=settings,
+            stack=stack,
+            kafka=kafka,
+            topics=topics,
+            broker=broker,
+            redis=redis,
+            epoch=epoch,
+            ids=keys.Ids(settings.id_secret(broker.cluster_id)),
+            clock=SystemClock(),
+            rng=random.Random(),
+            policies=policies.read_policies(settings.templates.path),
+        )
+
+
+@contextmanager
+def bound(listen: str) -> Iterator[socket.socket]:
+    """The listening socket of "host:port" (port 0: any free one). Raises Misconfigured when it is taken."""
+    host, _, port = listen.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            raise Misconfigured(f"cannot listen on {listen}: {error.strerror}; free it or change the setting") from None
+        yield door
+
+
+def url_of(door: socket.socket) -> str:
+    """Where others on the network reach the socket."""
+    host, port = door.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
+    """Serves the application on the socket."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, door).start()
+        log.info("http.listening", extra={"url": url_of(door)})
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _producer_died(text: str) -> None:
+    """An idempotent producer that died cannot recover: a new process can. Called from its own thread."""
+    log.critical("process.producer_died", extra={"error": text})
+    os._exit(PRODUCER_DEAD)

@@ -1,0 +1,177 @@
+"""Composes the workers of a lane: providers, breakers, pockets, claims, renderer, engine. Used by `processes`."""
+
+from __future__ import annotations
+
+import ssl
+
+from consumers import breaker, claims, limits
+from consumers.breaker import Breaker, BreakerOptions, Gate
+from consumers.claims import ClaimOptions, RedisClaims
+from consumers.controls import Controls
+from consumers.judging import OutcomeJudge
+from consumers.lane_worker import LaneWorker, Rules
+from consumers.limits import LimitOptions, Pocket, Rate
+from consumers.loop.handout import HandoutOptions
+from consumers.progress import ProgressWriter
+from consumers.providers.contract import Provider
+from consumers.providers.http import HttpOptions, HttpProvider
+from consumers.providers.http_pool import PoolOptions
+from consumers.providers.inapp import InappProvider
+from consumers.providers.smtp import SmtpOptions, SmtpProvider
+from consumers.render import Renderer
+from consumers.round_trip import RedisTrips
+from consumers.sending import Seat, Stores, WorkerOptions
+from consumers.settling import SettleOptions
+from deploy import sections
+from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
+from deploy.ground import Ground
+from deploy.settings import Settings
+from retry_topics.budget import RetryBudget
+from retry_topics.dead_letters import DeadLetters
+from schemas.messages import Channel, Priority
+from schemas.records import Publisher
+from streams.inbox import RedisInbox
+from streams.recipients import RedisProfiles, RedisSuppressions
+
+INAPP = "inapp"
+INAPP_RATE = Rate(5_000.0, 1_000)
+"""The inbox is our own: its pace only keeps one campaign from taking all of Redis."""
+
+
+async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
+    """Works one lane until the process is told to stop."""
+    bulk = priority is Priority.BULK
+    publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
+    worker = await _worker(ground, channel, priority, publisher)
+    sending = ground.settings.sending
+    loop = engine(
+        ground,
+        f"work {channel}.{priority}",
+        worker,
+        publisher,
+        gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S,
+        handout=HandoutOptions(batch=sending.batch, in_flight=2 * sending.in_flight),
+    )
+    try:
+        await run(loop, ProgressWriter(ground.redis, loop.progress, ground.clock).run())
+    finally:
+        await worker.close()
+
+
+async def _worker(ground: Ground, channel: Channel, priority: Priority, publisher: Publisher) -> LaneWorker:
+    settings = ground.settings
+    trips = RedisTrips(ground.redis, (*claims.SCRIPTS, *limits.SCRIPTS, *breaker.SCRIPTS))
+    made = {name: _provider(ground, name, publisher) for name in providers_of(settings, channel)}
+    for provider in made.values():
+        ground.stack.push_async_callback(provider.close)
+    seats = [_seat(ground, trips, provider, priority) for provider in made.values()]
+    controls = Controls()
+    await controls.load(ground.tails(), ground.topics)
+    stores = Stores(
+        trips,
+        ground.epoch,
+        RedisClaims(ground.rng, ClaimOptions(lease_s=settings.sending.lease_s)),
+        RedisProfiles(ground.redis, ground.epoch),
+        RedisSuppressions(ground.redis, ground.epoch),
+    )
+    judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(share=settings.sending.retry_share))
+    locales = {name: tenant.locale for name, tenant in settings.tenants.items()}
+    rules = Rules(ground.policies, Renderer(settings.templates.path, locales), controls.order, judge.judge)
+    letters = DeadLetters(ground.topics, ground.clock)
+    return LaneWorker(
+        seats,
+        stores,
+        rules,
+        ground.ids,
+        ground.topics,
+        letters,
+        ground.clock,
+        _options(settings, channel),
+        SettleOptions(),
+    )
+
+
+def providers_of(settings: Settings, channel: Channel) -> tuple[str, ...]:
+    """The channel's providers in order; the inbox is our own."""
+    if channel is Channel.INAPP:
+        return (INAPP,)
+    return next((used.providers for name, used in settings.channels.items() if name == channel.value), ())
+
+
+def rate_of(settings: Settings, name: str) -> Rate:
+    """What a provider lets through."""
+    if name == INAPP:
+        return INAPP_RATE
+    return Rate(settings.providers[name].rate_per_s, settings.providers[name].burst)
+
+
+class ProviderRates:
+    """How much a channel's usable providers let through now: what dispatch may aim at."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._settings = ground.settings
+        self._clock = ground.clock
+        self._trips = RedisTrips(ground.redis, breaker.SCRIPTS)
+        self._breakers = {name: Breaker(name, BreakerOptions()) for name in (INAPP, *ground.settings.providers)}
+
+    async def usable(self, channel: Channel) -> float:
+        """Sends per second of the first provider whose breaker is not open; 0 while there is none."""
+        names = providers_of(self._settings, channel)
+        trip = self._trips.begin()
+        for name in names:
+            self._breakers[name].ask(trip)
+        now_ms = self._clock.now_ms()
+        for name, reply in zip(names, await trip.execute(), strict=True):
+            if self._breakers[name].read(reply, now_ms).gate is not Gate.OPEN:
+                return rate_of(self._settings, name).per_s
+        return 0.0
+
+
+def _seat(ground: Ground, trips: RedisTrips, provider: Provider, priority: Priority) -> Seat:
+    name = provider.name
+    options = LimitOptions(reserved=1 - ground.settings.sending.bulk_share)
+    pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
+    return Seat(provider, Breaker(name, BreakerOptions()), pocket)
+
+
+def _options(settings: Settings, channel: Channel) -> WorkerOptions:
+    sending = settings.sending
+    at_once = [settings.providers[name].concurrency for name in providers_of(settings, channel) if name != INAPP]
+    return WorkerOptions(
+        in_flight=sending.in_flight,
+        calls_at_once=max(at_once, default=256),
+        lease_s=sending.lease_s,
+        deadline_s=sending.deadline_s,
+        lease_margin_s=sending.margin_s,
+    )
+
+
+def _provider(ground: Ground, name: str, publisher: Publisher) -> Provider:
+    if name == INAPP:
+        box = RedisInbox(ground.redis, ground.epoch, ground.clock)
+        ground.stack.push_async_callback(box.close)
+        return InappProvider(ground.topics.inbox, publisher, box, ground.clock)
+    given = ground.settings.providers[name]
+    return HttpProvider(name, _http(given), ground.clock) if given.kind == "http" else _smtp(ground, name, given)
+
+
+def _http(given: sections.Provider) -> HttpOptions:
+    headers = {key: value.get_secret_value() for key, value in given.headers.items()}
+    pool = PoolOptions(max_connections=given.concurrency, tls=_tls(given))
+    return HttpOptions(given.url, given.timeout_s, headers, pool)
+
+
+def _smtp(ground: Ground, name: str, given: sections.Provider) -> Provider:
+    options = SmtpOptions(
+        given.url,
+        given.source,
+        timeout_s=given.timeout_s,
+        max_connections=given.concurrency,
+        require_tls=given.require_tls,
+        tls=_tls(given),
+    )
+    return SmtpProvider(name, options, ground.clock)
+
+
+def _tls(given: sections.Provider) -> ssl.SSLContext | None:
+    return ssl.create_default_context(cafile=given.ca) if given.ca else None

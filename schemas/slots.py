@@ -8,7 +8,6 @@ was first given to. `schemas/states.py` merges single deliveries, `schemas/rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -100,20 +99,22 @@ def counted(slot: Slot) -> tuple[str, ...]:
 
 def tally(slot: Slot) -> Tally:
     """How the slot counts. A recipient counts once, by its furthest delivery."""
+    if slot is EMPTY:
+        return NOTHING
     names = counted(slot)
-    doubled = sum(delivery.doubled.bit_count() for delivery in slot.deliveries.values() if delivery.doubled)
-    planned = int(has_plan(slot))
+    planned = 1 if has_plan(slot) else 0
+    doubled = 0
+    for delivery in slot.deliveries.values():
+        if delivery.doubled:
+            doubled += delivery.doubled.bit_count()
     if not names:
         if slot.end is None:
-            return Tally(planned, doubled=doubled)
+            return Tally(planned, 0, 0, 0, 0, doubled)
         return Tally(planned, 0, 0, slot.end.kind, slot.end.reason, doubled)
-    get = slot.deliveries.get
-    found = [get(name, UNTOUCHED) for name in names]
-    outcomes = [states.outcome(delivery) for delivery in found]
-    best = _furthest(outcomes) if planned else None
-    sent = any(delivery.sent for delivery in found)
-    delivered = any(one is not None and one[0] == states.DELIVERED for one in outcomes)
-    return Tally(planned, int(sent), int(delivered), *(best or (0, 0)), doubled)
+    sent, delivered, (kind, reason) = _furthest(slot.deliveries, names)
+    return (
+        Tally(planned, sent, delivered, kind, reason, doubled) if planned else Tally(0, sent, delivered, 0, 0, doubled)
+    )
 
 
 def is_finished(slot: Slot) -> bool:
@@ -125,15 +126,13 @@ def has_plan(slot: Slot) -> bool:
     return slot.plan is not None and slot.plan.source_offset != NO_OFFSET
 
 
-def visible(slot: Slot) -> Iterator[tuple[str, Delivery]]:
+def visible(slot: Slot) -> list[tuple[str, Delivery]]:
     """Name and parts of every delivery that people may see: those that count, then those outside the plan."""
-    names = counted(slot)
-    for name in names:
-        yield name, slot.deliveries.get(name, UNTOUCHED)
-    if len(slot.deliveries) > len(names) or any(name not in slot.deliveries for name in names):
-        for name in sorted(slot.deliveries):
-            if name not in names and name[0] != "#":
-                yield name, slot.deliveries[name]
+    names, found = counted(slot), slot.deliveries
+    seen = [(name, found.get(name, UNTOUCHED)) for name in names]
+    if not found.keys() <= set(names):
+        seen += [(name, found[name]) for name in sorted(found) if name not in names and name[0] != "#"]
+    return seen
 
 
 def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
@@ -143,13 +142,15 @@ def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
     """
     if after.plan is None or after is before:
         return []
-    old = dict(visible(before)) if before.plan is not None else {}
-    told = [
-        (name, states.shown(parts))
-        for name, parts in visible(after)
-        if parts is not (was := old.get(name)) and (was is None or states.shown(was) != states.shown(parts))
-    ]
-    if after.end is not None and not counted(after) and (before.plan is None or after.end != before.end):
+    news = before.plan is None
+    told = []
+    for name, parts in visible(after):
+        was = None if news else _seen(before, name)
+        if parts is not was:
+            now = states.shown(parts)
+            if was is None or states.shown(was) != now:
+                told.append((name, now))
+    if after.end is not None and (news or after.end != before.end) and not counted(after):
         told.append(("", _shown_end(after.end)))
     return told
 
@@ -187,6 +188,8 @@ _FURTHEST = {
         )
     )
 }
+_LAST_RANK = len(_FURTHEST)
+_UNFINISHED = (0, 0)
 _STATUS_ORDER = {
     state: rank
     for rank, state in enumerate(
@@ -288,6 +291,12 @@ def _bounded(slot: Slot) -> Slot:
     return slot._replace(added=added, deliveries={n: parts for n, parts in slot.deliveries.items() if n in kept})
 
 
+def _seen(slot: Slot, name: str) -> Delivery | None:
+    """The delivery as people saw it in this slot; None when they did not."""
+    found = slot.deliveries.get(name)
+    return UNTOUCHED if found is None and name in counted(slot) else found
+
+
 @lru_cache(maxsize=4096)
 def _check(name: str) -> None:
     channel, _, device = name.partition("/")
@@ -304,15 +313,26 @@ def _is_hash(text: str) -> bool:
     return len(text) == 8 and all(digit in "0123456789abcdef" for digit in text)
 
 
-def _furthest(outcomes: list[tuple[int, int] | None]) -> tuple[int, int] | None:
-    """The outcome the recipient counts by; None while any delivery is unfinished. First in index order on a tie."""
-    best = None
-    for one in outcomes:
-        if one is None:
-            return None
-        if best is None or _FURTHEST[one[0]] < _FURTHEST[best[0]]:
-            best = one
-    return best
+def _furthest(found: dict[str, Delivery], names: tuple[str, ...]) -> tuple[int, int, tuple[int, int]]:
+    """(any sent, any delivered, the outcome the recipient counts by); (0, 0) while any delivery is unfinished.
+
+    On a tie the first in index order.
+    """
+    best, best_rank, sent, delivered, finished = _UNFINISHED, _LAST_RANK, 0, 0, True
+    for name in names:
+        delivery = found.get(name)
+        outcome = None if delivery is None else states.outcome(delivery)
+        if delivery is None or outcome is None:
+            finished = False
+            continue
+        if delivery.sent:
+            sent = 1
+        rank = _FURTHEST[outcome[0]]
+        if rank == 0:
+            delivered = 1
+        if rank < best_rank:
+            best, best_rank = outcome, rank
+    return sent, delivered, best if finished else _UNFINISHED
 
 
 def _status(slot: Slot, deliveries: tuple[DeliveryView, ...]) -> tuple[str, str, str]:

@@ -116,6 +116,9 @@ class Shown(NamedTuple):
     provider_id: str
 
 
+_NOTHING_SHOWN = Shown(ACCEPTED, "", "", 0, 0, 0, 0, "", "")
+
+
 def join(one: Delivery, other: Delivery) -> Delivery:
     """What both know together: the least upper bound."""
     wait, settled = one.wait, one.settled
@@ -152,6 +155,8 @@ def of_event(event: StatusEvent, kind: int, exact: bool) -> Delivery:
 
 def shown(delivery: Delivery) -> Shown:
     """What people see: the first that applies of complained, bounced, delivered, then the newest generation."""
+    if delivery is UNTOUCHED:
+        return _NOTHING_SHOWN
     settled, wait = delivery.settled, delivery.wait
     call = settled if isinstance(settled, Call) else None
     kind, reason, detail, until_ms = _state(delivery)

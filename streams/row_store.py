@@ -55,6 +55,5 @@ class RowStore:
             rows.next()
 
     def slice(self, partition: int, after: bytes, length: int) -> list[tuple[bytes, bytes]]:
-        """Up to `length` rows after this key, in key order."""
-        rows = self._databases()[partition].items(from_key=after + b"\0")
-        return [(key, row) for key, row in islice(rows, length) if b"/" in key]
+        """Up to `length` entries after this key, in key order; keys without a "/" are no rows."""
+        return list(islice(self._databases()[partition].items(from_key=after + b"\0"), length))

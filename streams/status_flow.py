@@ -33,7 +33,11 @@ class FlowOptions:
 
 
 class StatusFlow:
-    """Carries out what the table decides. store is set before the first call."""
+    """Carries out what the table decides. store is set before the first call.
+
+    owned: the partitions that are ours and restored. turn: held while rows are read and written again. ticks:
+    partition -> the time of its last tick record, until `streams/status_sweep.py` takes it.
+    """
 
     store: RowStore
 
@@ -48,12 +52,18 @@ class StatusFlow:
         self._next: dict[int, int] = {}
         self._pending: dict[tuple[int, bytes], bytes] = {}
         self.owned: frozenset[int] = frozenset()
+        self.turn = asyncio.Lock()
+        self.ticks: dict[int, int] = {}
 
     async def work(self, records: Sequence[Record]) -> None:
         """Returns when everything that follows from the records is in the log and on disk.
 
         Merging goes on while the slice before is being written. Raises whatever went wrong: the process must end.
         """
+        async with self.turn:
+            await self._work(records)
+
+    async def _work(self, records: Sequence[Record]) -> None:
         writing: asyncio.Task[None] | None = None
         try:
             for part in self._slices(records):
@@ -87,6 +97,14 @@ class StatusFlow:
         """Publishes the counts that changed; call every second."""
         await self._publisher.publish(self._table.progress())
 
+    def position(self, partition: int) -> int:
+        """Offset after the last record merged of an owned partition."""
+        return self._table.position(partition)
+
+    def forget(self, partition: int, campaign: str) -> None:
+        """The campaign's rows in this partition are about to go."""
+        self._table.forget(partition, campaign)
+
     def _load(self, partition: int, key: bytes) -> bytes | None:
         pending = self._pending.get((partition, key))
         return self.store.get(partition, key) if pending is None else pending
@@ -116,6 +134,7 @@ class StatusFlow:
         self._check_fence(merged_at)
         await self.write(merged.written)
         self._table.applied(merged)
+        self.ticks.update(merged.ticks)
         for place, row in merged.written.items():
             if self._pending.get(place) is row:
                 del self._pending[place]

@@ -20,18 +20,22 @@ from aiohttp import web
 from schemas import keys
 from schemas.clock import Clock
 from schemas.errors import Misconfigured
-from schemas.records import Publisher
+from schemas.records import LogReader, Publisher
 from schemas.topics import Topics
 from streams import agents
 from streams.status_flow import FlowOptions, StatusFlow
+from streams.status_sweep import Sweep
 from streams.status_table import Park, StatusTable
 from streams.status_view import Owner, StatusView
+from streams.status_watch import Watch
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 BEAT_S = 1.0
 PROGRESS_S = 1.0
+SWEEP_S = 5.0
+WATCH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +58,27 @@ class StatusProcess:
         ids: keys.Ids,
         park: Park,
         publisher: Publisher,
+        reader: LogReader,
         redis: Redis,
         clock: Clock,
     ) -> None:
         self._options = options
         self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, options.flow)
         self._owner = Owner(self._flow, redis, topics.group("status"), options.url, clock)
+        self._sweep = Sweep(self._flow, clock)
+        self._watch = Watch(self._flow, reader, topics, clock)
         self._faust = agents.merging(topics, options.faust, self._flow)
         self.view: web.Application = StatusView(self._flow, self._owner, options.partition_count).app()
 
     async def run(self) -> None:
         """Until `stop`; raises what ended it otherwise. Misconfigured when another process uses the data folder."""
         with data_dir_lock(self._options.faust.data_dir):
-            await self._faust.run(every(BEAT_S, self._owner.beat), every(PROGRESS_S, self._flow.publish_progress))
+            await self._faust.run(
+                every(BEAT_S, self._owner.beat),
+                every(PROGRESS_S, self._flow.publish_progress),
+                every(SWEEP_S, self._sweep.run_due),
+                every(WATCH_S, self._watch.check),
+            )
 
     def stop(self) -> None:
         self._faust.stop()

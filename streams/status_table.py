@@ -69,7 +69,7 @@ class StatusTable:
         """Merges the records, in order. Raises nothing for what a record holds: that is parked."""
         batch = _Batch(load)
         parked = [self._park(record, error.reason, error.text) for record in records for error in batch.take(record)]
-        told = [outgoing for work in batch.works.values() for outgoing in self._public(work)]
+        told = [outgoing for work in batch.works.values() for outgoing in self._public(work, batch.shown)]
         return batch.finish((*parked, *told))
 
     def applied(self, merged: Merged) -> None:
@@ -105,6 +105,11 @@ class StatusTable:
             owned.unpublished.clear()
         return taken
 
+    def position(self, partition: int) -> int:
+        """Offset after the last record merged; 0 for a partition that is not ours."""
+        owned = self._owned.get(partition)
+        return owned.end if owned is not None else 0
+
     def forget(self, partition: int, campaign: str) -> None:
         """The campaign's rows were deleted by age: what was last published stays."""
         if (owned := self._owned.get(partition)) is not None:
@@ -117,7 +122,7 @@ class StatusTable:
         key = keys.progress_key(tenant, campaign_id, number)
         return Outgoing(self._topics.progress, key.encode(), codec.encode(message))
 
-    def _public(self, work: _Work) -> Iterator[Outgoing]:
+    def _public(self, work: _Work, states: Counter[str]) -> Iterator[Outgoing]:
         """The public records of what a row's merge changed."""
         for index, touched in work.touched.items():
             told = slots.changes(touched.before, touched.after)
@@ -125,7 +130,7 @@ class StatusTable:
                 continue
             notification = self._ids.notification_id(work.tenant, keys.Address(work.row_name, index))
             for name, shown in told:
-                metrics.STATUS_TRANSITIONS.labels(shown.state).inc()
+                states[shown.state] += 1
                 message = _delivery_state(work, touched, notification, name, shown)
                 yield Outgoing(self._topics.state, message.delivery_id.encode(), codec.encode(message))
 
@@ -209,6 +214,7 @@ class _Batch:
         self._ends: dict[int, int] = {}
         self._ticks: dict[int, int] = {}
         self._kinds: Counter[EventKind] = Counter()
+        self.shown: Counter[str] = Counter()
 
     def take(self, record: Record) -> list[Poison]:
         """Merges one record; what makes it a poison one. Its other events are merged all the same."""
@@ -234,6 +240,8 @@ class _Batch:
                     moved.append((work.partition, campaign_of(work.key), work.counted, work.row.counts))
         for kind, number in self._kinds.items():
             metrics.STATUS_EVENTS.labels(kind.value).inc(number)
+        for state, number in self.shown.items():
+            metrics.STATUS_TRANSITIONS.labels(state).inc(number)
         return Merged(publish, written, tuple(moved), self._ends, self._ticks)
 
     def _work(self, record: Record, batch: StatusBatch) -> _Work:

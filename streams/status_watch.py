@@ -1,0 +1,46 @@
+"""Ends a status process that owns records it does not process: alive for its group, dead for everybody else."""
+
+from __future__ import annotations
+
+import logging
+
+from schemas.clock import Clock
+from schemas.errors import Transient
+from schemas.records import LogReader
+from schemas.topics import Topics
+from streams.status_flow import StatusFlow
+
+log = logging.getLogger(__name__)
+
+STALLED_AFTER_S = 60.0
+
+
+class Watch:
+    """Compares what the log holds with what was merged."""
+
+    def __init__(self, flow: StatusFlow, reader: LogReader, topics: Topics, clock: Clock) -> None:
+        self._flow = flow
+        self._reader = reader
+        self._topics = topics
+        self._clock = clock
+        self._seen: dict[int, tuple[int, float]] = {}
+
+    async def check(self) -> None:
+        """Call every few seconds. Raises Transient when a partition has work and stood still for a minute.
+
+        While the broker does not answer nothing can be known, and the minute starts again.
+        """
+        for partition in self._flow.owned:
+            try:
+                _, end = await self._reader.offsets(self._topics.status, partition)
+            except Transient as error:
+                log.warning("status_watch.cannot_see_the_log", extra={"error": str(error)[:200]})
+                self._seen.clear()
+                return
+            done, now = self._flow.position(partition), self._clock.steady_s()
+            known, since = self._seen.get(partition, (-1, now))
+            if done != known or done >= end:
+                since = now
+            elif now - since > STALLED_AFTER_S:
+                raise Transient(f"{self._topics.status}/{partition} stands at {done} of {end} for {now - since:.0f} s")
+            self._seen[partition] = done, since

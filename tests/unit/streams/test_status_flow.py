@@ -1,0 +1,207 @@
+"""The order of writes: whatever a process had done when it died, the next one ends with the same rows and counts."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas import codec, keys, metrics
+from schemas.errors import Transient
+from schemas.messages import EventKind, StatusEvent
+from schemas.records import Outgoing
+from streams import status_sweep, status_table
+from streams.status_sweep import Sweep
+from streams.status_watch import STALLED_AFTER_S, Watch
+from tests.doubles.manual_clock import START_MS
+from tests.doubles.status_events import event, of_slot, planned
+from tests.doubles.status_road import TOPICS, StatusRoad, batch
+
+E = EventKind
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def road(tmp_path: Path) -> StatusRoad:
+    road = StatusRoad(tmp_path)
+    await road.restart()
+    return road
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    events=st.lists(st.tuples(st.integers(0, 3), of_slot()), min_size=1, max_size=12),
+    cut=st.integers(1, 12),
+    acks_lost=st.booleans(),
+    slice_bytes=st.sampled_from((1, 10_000)),
+)
+async def test_a_process_killed_anywhere_leaves_the_next_one_with_exact_counts(
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[tuple[int, StatusEvent]],
+    cut: int,
+    acks_lost: bool,
+    slice_bytes: int,
+) -> None:
+    whole, torn = (StatusRoad(tmp_path_factory.mktemp("road"), slice_bytes=slice_bytes) for _ in range(2))
+    for road in (whole, torn):
+        await road.write(*(batch(news, row=f"c.spring.{page}") for page, news in events))
+        await road.restart()
+    await whole.read()
+    torn.log.lose_ack = acks_lost
+    with pytest.raises(Transient) if acks_lost else nullcontext():
+        await torn.read(torn.records()[:cut])
+    torn.log.lose_ack = False
+    await torn.restart()
+    await torn.read()
+    for page in range(4):
+        one, other = whole.row(f"c.spring.{page}"), torn.row(f"c.spring.{page}")
+        assert (one and one.pack()) == (other and other.pack())
+    assert await torn.counts() == await whole.counts()
+    assert set(torn.newest_public()) == set(whole.newest_public())
+    for delivery, state in whole.newest_public().items():
+        assert torn.newest_public()[delivery].state == state.state
+
+
+async def test_nothing_is_on_disk_that_the_changelog_does_not_have(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")))
+    road.log.fail = True
+    with pytest.raises(Transient):
+        await road.read()
+    assert road.row() is None
+
+
+async def test_a_row_merged_in_the_slice_before_is_seen_before_it_is_written(tmp_path: Path) -> None:
+    road = StatusRoad(tmp_path, slice_bytes=1)
+    await road.restart()
+    await road.write(
+        *(batch(planned("email", slot=n)) for n in range(5)), *(batch(event(E.SENT, slot=n)) for n in range(5))
+    )
+    await road.read()
+    assert [road.seen(n).status for n in range(5)] == ["sent"] * 5
+    assert (await road.counts())["default/spring:0"].outcomes == {"sent": 5}
+
+
+async def test_a_new_owner_publishes_the_counts_it_found_even_when_nothing_more_happens(road: StatusRoad) -> None:
+    await road.write(batch(planned("email"), event(E.SENT)))
+    await road.read()
+    await road.restart({0: 1})
+    counts = (await road.counts())["default/spring:0"]
+    assert (counts.outcomes, counts.version) == ({"sent": 1}, 1)
+
+
+async def test_counts_are_published_only_when_they_changed(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")))
+    await road.read()
+    await road.counts()
+    await road.counts()
+    assert len(road.log.records(TOPICS.progress)) == 1
+
+
+async def test_a_skipped_record_stops_the_process(road: StatusRoad) -> None:
+    await road.write(*(batch(planned("email", slot=n)) for n in range(3)))
+    first, _, third = road.records()
+    await road.read([first, first])
+    with pytest.raises(Transient, match="from 1 to 2"):
+        await road.read([third])
+
+
+async def test_a_process_that_stood_still_writes_no_row_since_another_may_own_it(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")))
+    told = road.log.publish
+
+    async def slow(outgoing: list[Outgoing]) -> object:
+        road.clock.advance(60_000)
+        return await told(outgoing)
+
+    road.log.publish = slow  # type: ignore[assignment]
+    with pytest.raises(Transient, match="another owner"):
+        await road.read()
+    assert road.row() is None
+
+
+async def test_rows_of_a_partition_taken_away_are_not_counted_any_more(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")))
+    await road.read()
+    road.flow.revoked({0})
+    assert await road.counts() == {}
+    assert road.flow.owned == frozenset()
+
+
+async def test_a_daily_tick_deletes_rows_untouched_for_30_days_and_a_campaign_only_as_a_whole(road: StatusRoad) -> None:
+    await road.write(batch(planned("email"), row="n.0a1b2c3d.0.1"), batch(planned("email"), row="c.spring.0"))
+    await road.write(batch(planned("email"), row="c.winter.0"))
+    await road.read()
+    road.clock.advance(20 * DAY_MS)
+    await road.write(batch(planned("email"), row="c.spring.1"), batch(planned("email"), row="n.0a1b2c3d.0.9"))
+    await road.read(road.records()[3:])
+    await road.counts()
+    road.clock.advance(11 * DAY_MS)
+    await tick(road)
+    kept = {
+        "n.0a1b2c3d.0.1": False,
+        "c.winter.0": False,
+        "c.spring.0": True,
+        "c.spring.1": True,
+        "n.0a1b2c3d.0.9": True,
+    }
+    assert {row: road.row(row) is not None for row in kept} == kept
+    assert (await road.counts())["default/winter:0"].planned == 1, "what was last published stays"
+    changelog = road.log.records(TOPICS.status_changelog)
+    assert {r.key for r in changelog if r.value is None} == {b"default/n.0a1b2c3d.0.1", b"default/c.winter.0"}
+    assert changelog[-1].key == status_sweep.HEARTBEAT_KEY, "a tombstone at the end would be waited for in vain"
+
+
+async def tick(road: StatusRoad) -> None:
+    record = Outgoing(TOPICS.status, b"tick", codec.encode(status_table.tick(road.clock.now_ms())), partition=0)
+    await road.log.publish([record])
+    await road.read(road.records()[-1:])
+    await Sweep(road.flow, road.clock).run_due()
+
+
+async def test_a_sweep_goes_through_a_partition_of_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_sweep, "SLICE_ROWS", 3)
+    road = StatusRoad(tmp_path)
+    await road.restart()
+    await road.write(*(batch(planned("email"), row=f"n.0a1b2c3d.0.{n}") for n in range(10)))
+    await road.read()
+    road.clock.advance(31 * DAY_MS)
+    await tick(road)
+    assert not any(b"/" in key for key, _ in road.store.slice(0, b"default/", 10))
+
+
+async def test_a_process_with_work_that_stands_still_for_a_minute_ends_itself(road: StatusRoad) -> None:
+    watch = Watch(road.flow, road.log, TOPICS, road.clock)
+    await watch.check()
+    road.clock.advance(10 * 60_000)
+    await watch.check()
+    await road.write(batch(planned("email")))
+    await watch.check()
+    road.clock.advance(STALLED_AFTER_S * 500)
+    await watch.check()
+    road.log.fail = True
+    road.clock.advance(STALLED_AFTER_S * 10_000)
+    await watch.check()
+    road.log.fail = False
+    await watch.check()
+    road.clock.advance(STALLED_AFTER_S * 1_001)
+    with pytest.raises(Transient, match="stands at 0 of 1"):
+        await watch.check()
+
+
+async def test_campaign_rows_are_found_without_reading_singles(road: StatusRoad) -> None:
+    rows = ["c.a.0", "c.b.7", *(f"n.0a1b2c3d.0.{n}" for n in range(5))]
+    for tenant in ("acme", "zoo"):
+        written = {keys.row_key(tenant, row).encode(): b"x" for row in rows}
+        road.store.write(0, written | {b"heartbeat": b"x"}, 5)
+    found = [key for key, _ in road.store.campaign_rows(0)]
+    assert found == [b"acme/c.a.0", b"acme/c.b.7", b"zoo/c.a.0", b"zoo/c.b.7"]
+
+
+async def test_merges_are_measured(road: StatusRoad) -> None:
+    before = metrics.STATUS_TRANSITIONS.labels("sent")._value.get()
+    await road.write(batch(planned("email", accepted_at_ms=START_MS), event(E.SENT)))
+    await road.read()
+    assert metrics.STATUS_TRANSITIONS.labels("sent")._value.get() == before + 1

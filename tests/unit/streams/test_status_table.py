@@ -1,0 +1,145 @@
+"""What batches of status events come to: rows, public records, counts, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas import codec, keys
+from schemas.messages import EventKind, StatusBatch
+from schemas.reasons import Reason
+from schemas.records import Outgoing
+from streams import status_table
+from tests.doubles.manual_clock import START_MS
+from tests.doubles.status_events import event, planned
+from tests.doubles.status_road import IDS, PAGE, TOPICS, StatusRoad, batch
+
+E = EventKind
+SINGLE = "n.0a1b2c3d.3.2"
+
+
+@pytest.fixture
+async def road(tmp_path: Path) -> StatusRoad:
+    road = StatusRoad(tmp_path)
+    await road.restart()
+    return road
+
+
+async def test_a_recipient_goes_from_planned_to_delivered(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")), batch(event(E.SENT)), batch(event(E.DELIVERED, "", index=0)))
+    await road.read()
+    assert road.seen().status == "delivered"
+    assert [state.state for state in road.public()] == ["delivered"]
+    counts = (await road.counts())["default/spring:0"]
+    assert (counts.planned, counts.finished, counts.sent, counts.delivered) == (1, 1, 1, 1)
+    assert counts.outcomes == {"delivered": 1}
+
+
+async def test_a_public_record_says_whose_it_is_what_happened_and_through_whom(road: StatusRoad) -> None:
+    sent = event(E.SENT, provider="gateway", provider_id="m-1", at_ms=START_MS + 7)
+    await road.write(batch(planned("push/00c0ffee", user_id="42")), batch(replace(sent, delivery="push/00c0ffee")))
+    await road.read()
+    (state,) = road.public()
+    notification = IDS.notification_id("default", keys.Address(PAGE, 0))
+    assert state.delivery_id == f"{notification}.push.00c0ffee"
+    assert (state.notification_id, state.campaign_id, state.user_id) == (notification, "spring", "42")
+    assert (state.template, state.accepted_at, state.channel, state.device) == ("welcome", START_MS, "push", "00c0ffee")
+    assert (state.state, state.reason, state.provider, state.provider_id) == ("sent", None, "gateway", "m-1")
+    assert (state.calls, state.sent_at, state.at, state.version) == (1, START_MS, START_MS + 7, 1 << 8)
+
+
+async def test_a_single_keeps_its_provider_for_later_records(road: StatusRoad) -> None:
+    sent = event(E.SENT, slot=3, provider="gateway", provider_id="m-1")
+    await road.write(batch(planned("email", slot=3), sent, row=SINGLE))
+    await road.read()
+    await road.write(batch(event(E.DELIVERED, slot=3), row=SINGLE))
+    await road.read(road.records()[1:])
+    assert [(s.state, s.provider, s.campaign_id) for s in road.public()] == [
+        ("sent", "gateway", None),
+        ("delivered", "gateway", None),
+    ]
+    assert await road.counts() == {}
+
+
+async def test_reading_everything_again_writes_and_tells_nothing(road: StatusRoad) -> None:
+    await road.write(batch(planned("email"), event(E.SENT)), batch(event(E.DELIVERED)))
+    await road.read()
+    row, told = road.row(), len(road.public())
+    before = len(road.log.records(TOPICS.status_changelog))
+    await road.read()
+    assert len(road.public()) == told
+    assert len(road.log.records(TOPICS.status_changelog)) == before
+    assert row is not None
+    assert road.row().pack() == row.pack()  # type: ignore[union-attr]
+
+
+async def test_a_fallback_is_never_seen_finished_in_between(road: StatusRoad) -> None:
+    failed = event(E.FAILED, "push/00c0ffee", reason=Reason.TRIES_USED_UP, next="email")
+    await road.write(batch(planned("push/00c0ffee")), batch(failed))
+    await road.read()
+    assert (await road.counts())["default/spring:0"].finished == 0
+    await road.write(batch(event(E.SENT)))
+    await road.read(road.records()[2:])
+    assert (await road.counts())["default/spring:0"].outcomes == {"sent": 1}
+
+
+async def test_garbage_among_good_records_is_parked_byte_for_byte_and_the_good_ones_are_merged(
+    road: StatusRoad,
+) -> None:
+    await road.write(batch(planned("email")))
+    garbage = [b"\x00\x00\x00\x00\x63nothing", b"", codec.encode(batch(event(E.SENT))) + b"\x00"]
+    await road.log.publish([Outgoing(TOPICS.status, b"k", value, (("x", b"y"),)) for value in garbage])
+    await road.write(batch(event(E.SENT)))
+    await road.read()
+    parked = road.log.records(TOPICS.internal_dlq)
+    assert [(record.key, record.value) for record in parked] == [(b"k", value) for value in garbage]
+    assert all(record.header("x") == b"y" and record.header("tid-error-class") for record in parked)
+    assert road.seen().status == "sent"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(batch(event(E.SENT), row="x.1"), id="no such kind of row"),
+        pytest.param(batch(event(E.SENT), row="c.spring"), id="a row without its page"),
+        pytest.param(batch(event(E.SENT, slot=250)), id="a slot no row has"),
+        pytest.param(batch(event(E.SENT, "fax")), id="a channel nobody has"),
+    ],
+)
+async def test_a_batch_that_no_sender_makes_is_parked(road: StatusRoad, bad: StatusBatch) -> None:
+    await road.write(bad)
+    await road.read()
+    assert len(road.log.records(TOPICS.internal_dlq)) == 1
+
+
+async def test_a_batch_under_the_key_of_another_row_is_parked_since_it_lies_in_the_wrong_partition(
+    road: StatusRoad,
+) -> None:
+    await road.log.publish([Outgoing(TOPICS.status, b"default/c.other.0", codec.encode(batch(event(E.SENT))))])
+    await road.read()
+    assert len(road.log.records(TOPICS.internal_dlq)) == 1
+
+
+async def test_one_bad_event_does_not_keep_the_others_of_its_batch_out(road: StatusRoad) -> None:
+    await road.write(batch(planned("email"), event(E.SENT, "fax"), event(E.SENT)))
+    await road.read()
+    assert road.seen().status == "sent"
+    assert len(road.log.records(TOPICS.internal_dlq)) == 1
+
+
+async def test_a_tick_is_no_row_and_no_dead_letter(road: StatusRoad) -> None:
+    tick = Outgoing(TOPICS.status, b"tick", codec.encode(status_table.tick(START_MS)), partition=0)
+    await road.log.publish([tick])
+    await road.read()
+    assert road.flow.ticks == {0: START_MS}
+    assert road.log.records(TOPICS.internal_dlq) == []
+
+
+async def test_a_campaign_named_with_separators_is_counted_under_its_own_name(road: StatusRoad) -> None:
+    row = keys.recipient_address("sp/ri:ng.1", 4, 0).row
+    await road.write(batch(planned("email"), row=row))
+    await road.read()
+    (counts,) = (await road.counts()).values()
+    assert (counts.tenant, counts.campaign_id) == ("default", "sp/ri:ng.1")

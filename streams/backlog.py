@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING, Any
 
 from schemas import keys
 from schemas.clock import Clock
-from schemas.errors import StoreDown
 from schemas.records import LogReader
+from streams import redis_door
 from streams.campaigns import Campaign
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 STUCK_AFTER_S = 2.0
 FORGOTTEN_AFTER_S = 30.0
@@ -130,13 +130,11 @@ class Backlog:
         }
 
     async def _ask(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        try:
-            return list(await pipeline.execute())
-        except (RedisError, OSError) as error:
-            raise StoreDown(f"Redis did not answer (backlog): {type(error).__name__}") from error
+        with redis_door.answering("backlog"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return list(await pipeline.execute())
 
 
 def partition(first: int, end: int, progress: tuple[int, int] | None) -> Partition:

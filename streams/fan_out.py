@@ -7,9 +7,7 @@ the same records: ids follow from campaign, page and position, and the plan that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import keys, metrics
 from schemas.clock import Clock
@@ -21,9 +19,11 @@ from schemas.stores import Epoch, Pipeline, Profiles
 from schemas.topics import Topics
 from streams import fanned, lane_records, page_status, planning, plans, round_trip
 
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+
+class _Place(NamedTuple):
     """One recipient of the page whose deliveries are due."""
 
     slot: int

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
-
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING
 
 from schemas import keys
-from schemas.errors import StoreDown
+from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 KEPT_MS = 5_000
 """A wish or a token that nobody renews is gone after this."""
-_TAKE = resources.files("streams").joinpath("grants.lua").read_text()
 
 
 class Purse:
@@ -26,7 +25,7 @@ class Purse:
 
     def __init__(self, redis: Redis, instance: str) -> None:
         self._instance = instance
-        self._take = redis.register_script(_TAKE)
+        self._take = redis.register_script(redis_door.script("grants.lua"))
         self._held: dict[tuple[str, str], int] = {}
 
     async def fill(self, wanted: Mapping[tuple[str, str], int]) -> None:
@@ -34,7 +33,8 @@ class Purse:
         for flow, count in wanted.items():
             missing = count - self._held.get(flow, 0)
             if missing > 0:
-                self._held[flow] = self._held.get(flow, 0) + await self._ask(flow, missing)
+                taken = await self._ask(flow, missing)
+                self._held[flow] = self._held.get(flow, 0) + taken
 
     def spend(self, tenant: str, lanes: Sequence[str]) -> bool:
         """Spends one token of each of these lanes; nothing, and False, when one of them has none."""
@@ -47,10 +47,8 @@ class Purse:
 
     async def _ask(self, flow: tuple[str, str], missing: int) -> int:
         tenant, lane = flow
-        try:
+        with redis_door.answering("grants"):
             return int(await self._take(keys=[keys.redis_grant(lane, tenant)], args=[self._instance, missing, KEPT_MS]))
-        except (RedisError, OSError) as error:
-            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +71,24 @@ class Grants:
 
     async def wishes(self, flows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Wish]:
         """The wishes of these (tenant, lane)s, aged by Redis's own clock. Raises StoreDown."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.time()
-        for tenant, lane in flows:
-            pipeline.hgetall(keys.redis_grant(lane, tenant))
-        try:
-            (seconds, micros), *replies = await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+        with redis_door.answering("grants"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.time()
+                for tenant, lane in flows:
+                    pipeline.hgetall(keys.redis_grant(lane, tenant))
+                (seconds, micros), *replies = await pipeline.execute()
         now_ms = seconds * 1000 + micros // 1000
         return {flow: _wish(reply, now_ms) for flow, reply in zip(flows, replies, strict=True) if reply}
 
     async def give(self, granted: Mapping[tuple[str, str], int]) -> None:
         """Adds tokens. Raises StoreDown."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for (tenant, lane), count in granted.items():
-            key = keys.redis_grant(lane, tenant)
-            pipeline.hincrby(key, "tokens", count)
-            pipeline.pexpire(key, KEPT_MS)
-        try:
-            await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise StoreDown(f"Redis did not answer (grants): {type(error).__name__}") from error
+        with redis_door.answering("grants"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for (tenant, lane), count in granted.items():
+                    key = keys.redis_grant(lane, tenant)
+                    pipeline.hincrby(key, "tokens", count)
+                    pipeline.pexpire(key, KEPT_MS)
+                await pipeline.execute()
 
 
 def _wish(reply: Mapping[bytes, bytes], now_ms: int) -> Wish:

@@ -7,7 +7,7 @@ and produce from the plan that won, so a second run with a changed profile sends
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -23,8 +23,7 @@ MAX_DELIVERIES = 8
 """A slot of a status row has room for these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One delivery of a plan. reason: why it ends unsent, "" when it goes into a lane; next: the fallback after it."""
 
     channel: Channel
@@ -37,8 +36,7 @@ class Part:
         return keys.delivery_suffix(self.channel, self.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The deliveries of one slot, in index order; fallback: channels still to try. No parts: nobody can be reached."""
 
     parts: tuple[Part, ...]

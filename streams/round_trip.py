@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
-from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError, ResponseError
 
-from schemas import metrics
 from schemas.errors import StoreDown
 from schemas.stores import Epoch, Pipeline
+from streams import redis_door
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.connection import AbstractConnection
 
 TIMEOUT_S = 5.0
 READ_BYTES = 65_536
@@ -33,16 +34,13 @@ async def trusted(redis: Redis, epoch: Epoch, store: str, ask: Callable[[Pipelin
     ask(commands)
     epoch.ask(commands)
     pool = redis.connection_pool
-    try:
+    with redis_door.answering(store):
         async with asyncio.timeout(TIMEOUT_S):
             connection = await pool.get_connection()  # type: ignore[no-untyped-call]
             try:
                 *replies, last = await _talk(connection, commands.packed)
             finally:
                 await pool.release(connection)
-    except (RedisError, OSError, TimeoutError) as error:
-        metrics.REDIS_FAILURES.labels(store).inc()
-        raise StoreDown(f"Redis did not answer ({store}): {type(error).__name__}: {error}") from error
     epoch.check(last)
     for at in commands.maps:
         pairs = replies[at]
@@ -75,7 +73,7 @@ async def _talk(connection: AbstractConnection, packed: list[bytes]) -> list[Any
 
 async def _replies(connection: AbstractConnection, expected: int) -> list[Any]:
     """Read with a parser of our own: the connection's sets a timer for every single reply."""
-    parser = hiredis.Reader(replyError=ResponseError, notEnoughData=_NOT_YET)
+    parser = hiredis.Reader(notEnoughData=_NOT_YET)
     replies: list[Any] = []
     while True:
         while (reply := parser.gets()) is not _NOT_YET:
@@ -86,7 +84,7 @@ async def _replies(connection: AbstractConnection, expected: int) -> list[Any]:
         if not received:
             raise ConnectionError("the server closed the connection")
         parser.feed(received)
-    refused = next((reply for reply in replies if isinstance(reply, ResponseError)), None)
+    refused = next((reply for reply in replies if isinstance(reply, hiredis.ReplyError)), None)
     if refused is not None:
-        raise refused
+        raise StoreDown(f"Redis refuses a command: {refused}")
     return replies

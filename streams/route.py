@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
@@ -22,6 +21,9 @@ from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, Row
 from schemas.stores import Epoch, Pipeline, Profiles
 from schemas.topics import Topics
 from streams import grants, planning, plans, round_trip
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 CheckEvent = Callable[[NotificationRequested, int], NotificationRequested]
 """The API's own rules: the event with its times filled in, given the time on its record. Raises Refused."""

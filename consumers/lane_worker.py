@@ -83,13 +83,17 @@ class LaneWorker:
             await self._in_flight.enter(len(batch))
             self._start(self._send(batch))
 
-    async def close(self) -> None:
-        """Returns when all that was begun is settled and answered."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        await self._settling.idle()
-        if self._settler is not None:
-            self._settler.cancel()
+    async def close(self, within_s: float = 10.0) -> None:
+        """Finishes what was begun; what is not settled by then is left to its lease, as after a crash."""
+        try:
+            async with asyncio.timeout(within_s):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+                await self._settling.idle()
+        except TimeoutError:
+            log.warning("worker.left_calls", extra={"deliveries": len(self._tasks)})
+        for task in (*self._tasks, *([self._settler] if self._settler else [])):
+            task.cancel()
 
     def _received(self, record: Record, answer: AnswerTo) -> Sending | None:
         """The delivery in a record; one that nobody can send is parked byte for byte."""

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from schemas import keys
+from schemas import codec, keys, stores
+from schemas.messages import Channel, Suppression
+from schemas.outcomes import Kind, Outcome
+from schemas.policies import OnUnknown
+from schemas.records import Answer
 from tests.doubles import deliveries
-from tests.doubles.sender_bench import IDS, SenderBench, done, events, published, shown
+from tests.doubles.sender_bench import (
+    IDS,
+    SenderBench,
+    deferred_ms,
+    done,
+    events,
+    next_delivery,
+    published,
+    shown,
+)
 
 
 @pytest.fixture
@@ -33,6 +48,20 @@ async def test_a_callback_finds_its_call_by_the_reference(bench: SenderBench) ->
     reference = IDS.read_reference(call.reference)
     assert reference is not None
     assert (reference.address, reference.index, reference.call) == (keys.Address(delivery.row, delivery.slot), 0, 1)
+    assert reference.address_hash == keys.address_hash("sms", "+4930123456")
+
+
+async def test_the_trace_goes_on_to_the_provider(bench: SenderBench) -> None:
+    await bench.send(bench.record(deliveries.single(), traceparent=b"00-ab-cd-01"))
+    assert bench.provider.calls[0].traceparent == "00-ab-cd-01"
+
+
+async def test_support_finds_what_was_sent_in_the_users_timeline(bench: SenderBench) -> None:
+    delivery = deliveries.single()
+    await bench.send(delivery)
+    ((line,),) = bench.claims.timelines.values()
+    name = IDS.notification_id("default", keys.Address(delivery.row, delivery.slot))
+    assert name.encode() in line and b"sms" in line and b"sent" in line
 
 
 async def test_a_copy_of_a_record_sends_nothing_and_says_nothing_new(bench: SenderBench) -> None:
@@ -40,3 +69,183 @@ async def test_a_copy_of_a_record_sends_nothing_and_says_nothing_new(bench: Send
     (answer,) = await bench.send(deliveries.single())
     assert len(bench.provider.calls) == 1
     assert done(answer).events == ()
+
+
+async def test_many_deliveries_together_share_their_round_trips(bench: SenderBench) -> None:
+    answers = await bench.send(*(deliveries.single(event_id=f"e{n}") for n in range(50)))
+    assert [shown(answer) for answer in answers] == [[("sent", "")]] * 50
+    assert bench.trips.made <= 6
+
+
+class TestOutcomes:
+    """What the provider answers decides what is written."""
+
+    async def after(self, bench: SenderBench, outcome: Outcome | Exception, **changes: Any) -> Answer:
+        bench.provider.script = [outcome]
+        (answer,) = await bench.send(replace(deliveries.single(), **changes))
+        return answer
+
+    async def test_a_failure_waits_in_a_tier_and_counts_a_try(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.RETRY, detail="503")))
+        assert shown(answer) == [("retrying", "provider_error")]
+        (outgoing,) = answer.publish
+        assert outgoing.topic == "sms.retry.10s"
+        later = next_delivery(outgoing)
+        assert (later.call, later.tries, later.hop) == (2, 1, 1)
+        due = dict(outgoing.headers)["tid-not-before"]
+        assert int(due) == events(answer)[0].until_ms
+        assert events(answer)[0].hop == 1
+
+    async def test_the_retry_is_sent_with_the_next_number(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.RETRY)))
+        (answer,) = await bench.send(next_delivery(answer.publish[0]))  # type: ignore[assignment]
+        assert events(answer)[0].call == 2
+        assert len(bench.provider.calls) == 2
+
+    async def test_a_throttled_call_counts_no_try(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.THROTTLE, retry_after_ms=30_000)))
+        assert shown(answer) == [("retrying", "provider_throttled")]
+        assert answer.publish[0].topic == "sms.retry.1m"
+        assert next_delivery(answer.publish[0]).tries == 0
+
+    async def test_a_refused_message_ends_failed_and_lies_in_the_dlq_as_it_came(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.DROP, detail="bad payload")]
+        record = bench.record(deliveries.single())
+        (answer,) = await bench.send(record)
+        assert shown(answer) == [("failed", "refused_by_provider")]
+        (letter,) = done(answer).publish
+        assert (letter.topic, letter.value, letter.key) == ("sms.dlq", record.value, record.key)
+        assert dict(letter.headers)["tid-error-class"] == b"refused"
+
+    async def test_an_address_that_must_not_be_used_again_is_suppressed(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.SUPPRESS, detail="opted out at the carrier")))
+        assert shown(answer) == [("failed", "address_refused")]
+        (outgoing,) = answer.publish
+        hashed = keys.address_hash("sms", "+4930123456")
+        assert (outgoing.topic, outgoing.key) == ("suppressions", f"default/sms:{hashed}".encode())
+        assert codec.decode(outgoing.value, Suppression).cause == "refused"
+
+    async def test_blocked_content_ends_failed_and_the_address_stays_usable(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.BLOCKED)))
+        assert shown(answer) == [("failed", "blocked_by_provider")]
+        assert answer.publish == ()
+
+    async def test_wrong_credentials_keep_the_message(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.AUTH_CONFIG)))
+        assert shown(answer) == [("retrying", "provider_config")]
+        assert next_delivery(answer.publish[0]).tries == 0
+        assert bench.breaker.noted == [("auth_config", False)]
+
+    async def test_an_unknown_outcome_is_repeated_and_counted_as_possible_duplicate(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.UNKNOWN)))
+        assert shown(answer) == [("possible_duplicate", ""), ("retrying", "unknown_outcome")]
+        assert next_delivery(answer.publish[0]).tries == 1
+
+    async def test_a_template_may_prefer_a_loss_to_a_repeat(self, bench: SenderBench) -> None:
+        bench.policy = replace(bench.policy, on_unknown=OnUnknown.RISK_LOSS)
+        answer = done(await self.after(bench, Outcome(Kind.UNKNOWN)))
+        assert shown(answer) == [("unconfirmed", "unknown_outcome")]
+        assert answer.publish == ()
+
+    async def test_a_bug_of_an_adapter_is_an_unknown_outcome(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, ValueError("oops")))
+        assert shown(answer)[-1] == ("retrying", "unknown_outcome")
+
+    async def test_a_provider_that_never_answers_is_left_at_the_deadline(self, tmp_path: Path) -> None:
+        bench = SenderBench(tmp_path, deadline_s=0.01)
+        bench.provider.hang = True
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer)[-1] == ("retrying", "unknown_outcome")
+
+    async def test_the_eighth_failure_is_the_last_and_lies_in_the_dlq(self, bench: SenderBench) -> None:
+        answer = done(await self.after(bench, Outcome(Kind.RETRY), tries=7, call=8))
+        assert shown(answer) == [("failed", "tries_used_up")]
+        assert published(answer) == ["sms.dlq"]
+
+    async def test_no_retry_outlives_the_message(self, bench: SenderBench) -> None:
+        soon = bench.clock.now_ms() + 1_000
+        answer = await self.after(bench, Outcome(Kind.RETRY, retry_after_ms=2_000), expires_at_ms=soon)
+        assert shown(answer) == [("expired", "expired")]
+
+    async def test_more_retries_than_a_tenth_of_the_sends_wait_longer_and_count_no_try(
+        self, bench: SenderBench
+    ) -> None:
+        bench.breaker.recent = (200, 50)
+        answer = done(await self.after(bench, Outcome(Kind.RETRY)))
+        assert answer.publish[0].topic == "sms.retry.1m"
+        assert next_delivery(answer.publish[0]).tries == 0
+
+
+class TestFallback:
+    async def test_without_an_address_the_next_channel_follows_in_the_same_event(self, bench: SenderBench) -> None:
+        bench.people.write("42", stores.Profile(2, phone="+4930123456"))
+        email = deliveries.single(channel=Channel.EMAIL, fallback=(Channel.SMS, Channel.INAPP))
+        (answer,) = await bench.send(email)
+        assert shown(answer) == [("suppressed", "no_address")]
+        assert events(answer)[0].next == "sms"
+        (outgoing,) = done(answer).publish
+        assert outgoing.topic == "sms.transactional"
+        other = next_delivery(outgoing)
+        assert (other.channel, other.fallback, other.call) == (Channel.SMS, (Channel.INAPP,), 1)
+        assert keys.fallback_name(other.index) == "sms"
+        (answer,) = await bench.send(other)
+        assert shown(answer) == [("sent", "")]
+
+    async def test_used_up_tries_start_it_an_opt_out_does_not(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        (answer,) = await bench.send(deliveries.single(tries=7, fallback=(Channel.EMAIL,)))
+        assert published(answer) == ["sms.dlq", "email.transactional"]
+        bench.people.write("42", stores.Profile(2, opt_outs=frozenset({("sms", "*")})))
+        (answer,) = await bench.send(deliveries.single(event_id="e2", fallback=(Channel.EMAIL,)))
+        assert shown(answer) == [("suppressed", "opted_out")] and published(answer) == []
+
+    async def test_while_another_device_may_still_be_reached_nothing_follows(self, bench: SenderBench) -> None:
+        push = deliveries.single(
+            channel=Channel.PUSH, device="old", siblings=("push/12345678",), fallback=(Channel.SMS,)
+        )
+        (answer,) = await bench.send(push)
+        assert shown(answer) == [("suppressed", "dead_device")] and published(answer) == []
+
+
+class TestBadInput:
+    async def test_undecodable_bytes_are_parked_as_they_are_and_the_neighbours_sent(self, bench: SenderBench) -> None:
+        poison = bench.raw(b"\x00garbage")
+        parked, sent = await bench.send(poison, bench.record(deliveries.single()))
+        assert done(parked).publish[0].value == b"\x00garbage"
+        assert done(parked).parked
+        assert shown(sent) == [("sent", "")]
+
+    async def test_a_value_the_template_needs_and_nobody_gave_parks_one_record(self, bench: SenderBench) -> None:
+        broken, sent = await bench.send(deliveries.single(params="{}"), deliveries.single(event_id="e2"))
+        assert shown(broken) == [("failed", "template_error")] and published(broken) == ["sms.dlq"]
+        assert bench.tokens.given_back == 1
+        assert shown(sent) == [("sent", "")]
+        assert len(bench.provider.calls) == 1
+
+    async def test_an_unknown_template_fails_by_name(self, bench: SenderBench) -> None:
+        (answer,) = await bench.send(deliveries.single(template="nobody"))
+        assert shown(answer) == [("failed", "unknown_template")] and published(answer) == ["sms.dlq"]
+
+    async def test_a_row_that_is_none_of_ours_is_parked(self, bench: SenderBench) -> None:
+        (answer,) = await bench.send(deliveries.single(row="x.1"))
+        assert dict(done(answer).publish[0].headers)["tid-error-class"] == b"bad_request"
+
+    async def test_a_store_that_breaks_for_one_delivery_does_not_harm_the_others(self, bench: SenderBench) -> None:
+        bench.people.profiles["7"] = "no profile"  # type: ignore[assignment]
+        broken, sent = await bench.send(deliveries.single("7"), deliveries.single())
+        assert shown(broken) == [("failed", "internal_error")] and done(broken).parked
+        assert shown(sent) == [("sent", "")]
+
+
+async def test_while_redis_is_away_everything_waits_in_the_lane(bench: SenderBench) -> None:
+    bench.trips.down = True
+    (answer,) = await bench.send(deliveries.single())
+    assert deferred_ms(answer, bench.clock) == 1_000
+
+
+@pytest.mark.parametrize("epoch", [None, b"another run"])
+async def test_an_emptied_or_rolled_back_redis_counts_as_away(bench: SenderBench, epoch: bytes | None) -> None:
+    bench.trips.epoch = epoch
+    (answer,) = await bench.send(deliveries.single())
+    assert deferred_ms(answer, bench.clock) == 1_000
+    assert bench.provider.calls == []

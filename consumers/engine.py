@@ -111,6 +111,11 @@ class Engine:
         """False while nothing is processed although there is work, or all brokers are away: for readiness."""
         return not self._kafka.brokers_away and self._gauges.healthy(self._kafka.last_turn_s)
 
+    @property
+    def trackers(self) -> tuple[Tracker, ...]:
+        """The partitions in our hands."""
+        return tuple(self._handout.trackers)
+
     def progress(self) -> dict[tuple[str, int], tuple[int, int]]:
         """For each partition in our hands: (low watermark, records done above it)."""
         return {(t.topic, t.partition): (t.watermark, t.done_above) for t in self._handout.trackers}
@@ -151,6 +156,9 @@ class Engine:
         if not tracker.alive:
             return  # the partition's new owner does it again; its claims absorb that
         self._gauges.answers += 1
+        if self._error is not None:
+            self._handout.release(tracker)  # the engine is ending: it is not done, so it comes again
+            return
         if isinstance(answer, Defer):
             self._handout.release(tracker)
             self._deferred.add(tracker, record, answer.until_ms)
@@ -159,27 +167,28 @@ class Engine:
         elif answer.publish or answer.events or answer.acked is not None:
             self._outbox.put(Entry(tracker, record, answer))
         else:
-            self._finish(tracker, record, answer)
+            self._finish(tracker, record)
+        if isinstance(answer, Done) and (too_many := self._parked.seen(answer.parked)) is not None:
+            self._broke(too_many)
         self._handout.schedule()
 
     def _finished(self, entries: Sequence[Entry]) -> None:
         """What these records led to is in the log."""
         for entry in entries:
             if entry.tracker.alive:
-                self._finish(entry.tracker, entry.record, entry.done)
+                self._finish(entry.tracker, entry.record)
         self._handout.schedule()
 
-    def _finish(self, tracker: Tracker, record: Record, done: Done) -> None:
+    def _finish(self, tracker: Tracker, record: Record) -> None:
         self._handout.release(tracker)
         tracker.finish(record.offset)
-        if (too_many := self._parked.seen(done.parked)) is not None:
-            self._broke(too_many)
 
     def _broke(self, error: BaseException) -> None:
         """Ends the engine because of this error."""
         if self._error is None:
             self._error = error
             log.critical("engine.broke", extra={"group": self._group, "error": str(error)})
+        self._handout.stop()
         self._kafka.stop()
 
     async def _look(self) -> None:

@@ -33,20 +33,27 @@ class Commits:
         self._gap = gap
         self._tell = tell
         self._on_committed = on_committed
+        self._again = False
         self.marks: queue.SimpleQueue[Mark] = queue.SimpleQueue()
 
     def progress(self, consumer: Any, trackers: Iterable[Tracker]) -> None:
-        """Commits what moved, without waiting for the answer."""
-        moved = [tracker for tracker in trackers if tracker.watermark > tracker.committed]
+        """Commits what moved, without waiting for the answer; after a failure once more."""
+        moved = [tracker for tracker in trackers if self._again or tracker.watermark > tracker.committed]
         if not moved:
             return
         self._gap("before_commit")
+        self._again = False
         offsets = []
         for tracker in moved:
-            tracker.committed, tracker.starts = tracker.watermark, 1
-            offsets.append(TopicPartition(tracker.topic, tracker.partition, tracker.committed, starts.running(1)))
-        consumer.store_offsets(offsets=offsets)
-        consumer.commit(asynchronous=True)
+            if tracker.watermark > tracker.committed:
+                tracker.committed, tracker.starts = tracker.watermark, 1
+            metadata = starts.running(tracker.starts)
+            offsets.append(TopicPartition(tracker.topic, tracker.partition, tracker.committed, metadata))
+        try:
+            consumer.store_offsets(offsets=offsets)
+            consumer.commit(asynchronous=True)
+        except KafkaException as error:
+            self.answered(error.args[0], offsets)
 
     def end(self, consumer: Any, trackers: Sequence[Tracker]) -> None:
         """The last commit for these partitions: what is done, and that they ended cleanly."""
@@ -86,6 +93,7 @@ class Commits:
         self.answered(None, offsets)
 
     def _failed(self, text: str) -> None:
+        self._again = True
         metrics.ENGINE_COMMITS.labels(self._group, "failed").inc()
         log.warning("engine.commit_failed", extra={"group": self._group, "error": text})
 

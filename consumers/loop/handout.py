@@ -69,6 +69,7 @@ class Handout:
         self._timer: asyncio.TimerHandle | None = None
         self._reading_again = False
         self._handling_alone = False
+        self._stopped = False
         self._released = asyncio.Event()
         self.trackers: list[Tracker] = []
         self.in_flight = 0
@@ -83,7 +84,7 @@ class Handout:
         """As much as may be in flight, in batches worth a round trip."""
         self._scheduled = False
         self._collect_due()
-        if self._handling_alone or self._begin_alone():
+        if self._stopped or self._handling_alone or self._begin_alone():
             return
         while (free := self._options.in_flight - self.in_flight) > 0:
             if self.in_flight and free < self._worthwhile:
@@ -94,6 +95,10 @@ class Handout:
             self._take_in_hand(chosen)
             self._spawn(self._caller.call(Batch(chosen, self._on_answered)))
         self._kafka.give_room()
+
+    def stop(self) -> None:
+        """Hands out nothing any more."""
+        self._stopped = True
 
     def release(self, tracker: Tracker) -> None:
         """One record of this partition left our hands."""

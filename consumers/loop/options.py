@@ -48,7 +48,8 @@ def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
         # Where a group has no offset yet, `assignment.begin` starts it at the log's beginning by itself.
         "auto.offset.reset": "error" if options.strict_offsets else "earliest",
         "session.timeout.ms": int(options.session_timeout_s * 1000),
-        "heartbeat.interval.ms": int(options.session_timeout_s * 1000 / 4),
+        # A member learns of a rebalance by its next heartbeat: they are frequent, so that one is short.
+        "heartbeat.interval.ms": min(1_000, int(options.session_timeout_s * 1000 / 4)),
         "max.poll.interval.ms": int(options.max_poll_interval_s * 1000),
         "queued.max.messages.kbytes": options.prefetch_kbytes,
         "queued.min.messages": 10_000,

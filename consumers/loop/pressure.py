@@ -39,7 +39,7 @@ class Pressure:
         """Pauses and resumes; True when nothing should be read right now."""
         trackers = list(trackers)
         for tracker in trackers:
-            if not tracker.pause_cause and tracker.buffered and tracker.span >= self._options.span:
+            if not tracker.pause_cause and tracker.span >= self._options.span:
                 self._pause(consumer, [tracker], STUCK)
         if self._paused:
             self._resume_what_flows(consumer, trackers)

@@ -1,0 +1,125 @@
+"""Processes that are killed: what they had not committed comes again, and a record that kills is found and parked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CreateTopics
+from tests.integration.engine.bench import PATIENCE_S, Bench, Told, running
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Worker:
+    """An engine in a process of its own (engine_process.py)."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def says(self, count: int) -> None:
+        """Waits until it has printed so many lines."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.lines) < count and (line := await self.process.stdout.readline()):
+                self.lines.append(line.decode().strip())
+
+    async def ends(self) -> int:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+@contextlib.asynccontextmanager
+async def worker(bench: Bench) -> AsyncIterator[Worker]:
+    arguments = (bench.kafka["bootstrap.servers"], bench.topics.prefix)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.engine.engine_process",
+        *arguments,
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Worker(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.fixture
+def out(bench: Bench, create_topics: CreateTopics) -> str:
+    lane = bench.topics.lane("sms", "bulk")
+    create_topics(lane)
+    return lane
+
+
+async def test_what_a_killed_worker_had_not_finished_is_done_by_the_next(bench: Bench, out: str) -> None:
+    values = [b"%d" % n for n in range(300)]
+    await bench.write(*values[:100], b"slow", b"slow", *values[100:])
+    async with worker(bench) as first:
+        await first.says(100)
+        first.process.kill()
+        await first.ends()
+        assert sum(await bench.committed()) < 302
+    async with worker(bench) as second:
+        await bench.committed_reaches([151, 151])
+        second.process.send_signal(signal.SIGTERM)
+        assert await second.ends() == 0
+    assert set(values) <= {record.value for record in await bench.read_all(out)}
+
+
+async def test_a_record_that_kills_its_process_is_found_and_parked(bench: Bench, out: str) -> None:
+    """It lies behind harmless ones of the same batch: those are done, and only it is parked."""
+    values = [b"%d" % n for n in range(20)]
+    await bench.write(*values[:12], b"kill", *values[12:], partition=0)
+    codes: list[int] = []
+    while len(codes) < 6:
+        async with worker(bench) as process:
+            ended = asyncio.create_task(process.ends())
+            through = asyncio.create_task(bench.committed_reaches([21, 0]))
+            await asyncio.wait([ended, through], return_when=asyncio.FIRST_COMPLETED)
+            if through.done():
+                ended.cancel()
+                break
+            through.cancel()
+            codes.append(ended.result())
+    assert codes == [9, 9, 9]
+    (letter,) = await bench.read_all(bench.topics.dlq("push"))
+    assert letter.value == b"kill"
+    assert letter.header("tid-error-class") == b"crashes_worker"
+    assert {record.value for record in await bench.read_all(out)} == set(values)
+
+
+async def test_clean_stops_at_one_place_never_look_like_crashes(bench: Bench) -> None:
+    await bench.write(b"waits", partition=0)
+    for _ in range(5):
+        async with running(bench.engine(Told(lambda record: None), kafka=bench.impatient())) as engine:
+            assert all(tracker.alone_left == 0 for tracker in engine.trackers)
+
+
+async def test_a_stop_in_the_middle_of_a_rebalance_ends_in_time_with_everything_committed(
+    bench: Bench, out: str
+) -> None:
+    await bench.write(*(b"slow" for _ in range(40)))
+    async with worker(bench) as first:
+        await first.says(2)
+        async with worker(bench) as second:
+            first.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(15):
+                assert await first.ends() == 0
+            await bench.committed_reaches([20, 20])
+            await second.says(1)
+            second.process.send_signal(signal.SIGTERM)
+            assert await second.ends() == 0
+    assert len(await bench.read_all(out)) == 40

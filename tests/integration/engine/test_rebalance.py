@@ -1,0 +1,95 @@
+"""Partitions that change hands: nothing is lost, nothing done is done again, waiting records keep their time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from schemas.records import Answer, Defer, Done, Record
+from tests.integration.engine.bench import Bench, Told, eventually, running
+
+
+async def test_a_second_worker_in_the_middle_loses_nothing_and_doubles_nothing(bench: Bench) -> None:
+    """Work begun is finished and committed before its partition goes."""
+
+    async def later(handler: Told) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            for place in list(handler.open)[:5]:
+                handler.open.pop(place)(Done())
+
+    await bench.write(*(b"%d" % n for n in range(1_500)))
+    first, second = Told(lambda record: None), Told(lambda record: None)
+    async with running(bench.engine(first)):
+        await first.until_got(200)
+        working = [asyncio.create_task(later(handler)) for handler in (first, second)]
+        async with running(bench.engine(second)):
+            await bench.committed_reaches([750, 750])
+    for task in working:
+        task.cancel()
+    times = Counter(first.places() + second.places())
+    assert set(times) == {(partition, offset) for partition in (0, 1) for offset in range(750)}
+    assert second.got, "the second worker had its share"
+    assert max(times.values()) == 1
+
+
+async def test_a_hanging_record_is_given_up_in_time_and_comes_again_elsewhere(bench: Bench) -> None:
+    await bench.write(b"hangs", b"hangs")
+    first, second = Told(lambda record: None), Told()
+    async with running(bench.engine(first, kafka=bench.impatient())):
+        await first.until_got(2)
+        async with running(bench.engine(second)):
+            await second.until_got(1)
+            late = next(answer for place, answer in first.open.items() if place == second.places()[0])
+            late(Done())  # too late: it belongs to the other one now
+
+
+async def test_a_waiting_record_keeps_its_time_through_rebalances(bench: Bench) -> None:
+    """K10: a second worker joins and leaves before the record is due."""
+    clock = bench.clock
+    due_ms = clock.now_ms() + 4_000
+    done_at_ms: list[int] = []
+
+    def reply(record: Record) -> Answer:
+        if clock.now_ms() < due_ms:
+            return Defer(due_ms)
+        done_at_ms.append(clock.now_ms())
+        return Done()
+
+    await bench.write(b"later", b"later")
+    first, second = Told(reply), Told(reply)
+    async with running(bench.engine(first)) as engine:
+        await engine.signals.reached("deferred", 2)
+        async with running(bench.engine(second)):
+            await second.until_got(1)
+        await engine.signals.reached("assigned", 2)
+        await bench.committed_reaches([1, 1])
+    assert len(done_at_ms) == 2
+    assert all(due_ms <= at_ms <= due_ms + 2_000 for at_ms in done_at_ms)
+
+
+async def test_an_idle_lane_commits_nothing_beyond_its_end(bench: Bench) -> None:
+    """K18: one record, many rebalances."""
+    await bench.write(b"only", partition=0)
+    handler = Told()
+    async with running(bench.engine(handler)):
+        for _ in range(5):
+            async with running(bench.engine(handler)):
+                pass
+    assert await bench.committed() == [1, 0]
+    assert handler.places() == [(0, 0)]
+
+
+async def test_a_pause_does_not_outlive_its_assignment(bench: Bench) -> None:
+    """A partition given away while it was paused is read again when it comes back."""
+    await bench.write(*(b"%d" % n for n in range(4_000)), partition=0)
+    stuck = Told(lambda record: None)
+    async with running(bench.engine(stuck, kafka=bench.impatient())) as engine:
+        await eventually(lambda: any(tracker.pause_cause for tracker in engine.trackers))
+        async with running(bench.engine(Told(lambda record: None), kafka=bench.impatient())):
+            pass
+        await engine.signals.reached("assigned", 2)
+        stuck.reply = lambda record: Done()
+        for answer in list(stuck.open.values()):
+            answer(Done())
+        await bench.committed_reaches([4_000, 0])

@@ -7,16 +7,17 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicCollection
 from redis.asyncio import Redis
 
-from deploy import broker_state, provision, redis_client
+from deploy import provision, redis_client
 from deploy.blueprint import Blueprint
+from deploy.broker_state import TIMEOUT_S, Broker, translated
 from deploy.settings import Settings
 from producers.api.parts import EntryLogs
 from producers.publisher import KafkaPublisher, PublisherOptions
@@ -34,6 +35,15 @@ PRODUCER_DEAD = 70
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the broker is: ids of the cluster and of topics (ours follow from them), and partition counts."""
+
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    partitions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Ground:
     """One process's ground. `stack` closes what it opened, in reverse. rng is seeded by the system."""
 
@@ -41,7 +51,7 @@ class Ground:
     stack: AsyncExitStack
     kafka: dict[str, str]
     topics: Topics
-    broker: broker_state.Identity
+    broker: Identity
     redis: Redis
     epoch: Epoch
     ids: keys.Ids
@@ -104,9 +114,7 @@ async def opened(settings: Settings) -> AsyncIterator[Ground]:
     """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
     kafka = settings.kafka.client()
     topics = topics_of(settings)
-    admin = AdminClient(kafka)
-    await asyncio.to_thread(provision.check, admin, blueprint(settings))
-    broker = await asyncio.to_thread(broker_state.identify, admin, [spec.name for spec in topics.specs()])
+    broker = await asyncio.to_thread(_checked, Broker(kafka), blueprint(settings))
     epoch = Epoch()
     async with AsyncExitStack() as stack:
         redis = redis_client.connect(settings.redis.url, epoch)
@@ -157,6 +165,18 @@ async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[No
         yield
     finally:
         await runner.cleanup()
+
+
+def _checked(broker: Broker, wanted: Blueprint) -> Identity:
+    """Who the broker is, once its topics are as they must be. First offsets are looked at by `provision` alone."""
+    provision.check(broker, replace(wanted, groups={}))
+    with translated():
+        cluster_id = broker.admin.list_topics(timeout=TIMEOUT_S).cluster_id
+        names = TopicCollection([spec.name for spec in wanted.specs])
+        asked = broker.admin.describe_topics(names, request_timeout=TIMEOUT_S)
+        described = {name: future.result() for name, future in asked.items()}
+    topic_ids = {name: str(topic.topic_id) for name, topic in described.items()}
+    return Identity(str(cluster_id), topic_ids, {name: len(topic.partitions) for name, topic in described.items()})
 
 
 def _producer_died(text: str) -> None:

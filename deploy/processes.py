@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import aiohttp
-from confluent_kafka.admin import AdminClient
 
 from consumers.claims import RedisCancellations
 from consumers.loop.deferred import DeferredOptions
@@ -23,6 +22,7 @@ from consumers.round_trip import RedisTrips
 from deploy import ground as grounds
 from deploy import provision as provisioning
 from deploy import senders
+from deploy.broker_state import Broker
 from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run, serve, together
 from deploy.ground import Ground
 from deploy.ready import tell
@@ -212,7 +212,16 @@ async def fan_out(settings: Settings) -> None:
     async with grounds.opened(settings) as ground:
         publisher = ground.publisher(BULK_MS)
         profiles = RedisProfiles(ground.redis, ground.epoch)
-        expander = FanOut(ground.policies, profiles, ground.redis, ground.epoch, publisher, ground.topics, ground.clock)
+        expander = FanOut(
+            ground.policies,
+            profiles,
+            ground.redis,
+            ground.epoch,
+            publisher,
+            ground.topics,
+            ground.clock,
+            await _reads(ground),
+        )
         letters = DeadLetters(ground.topics, ground.clock)
         process = agents.fanning_out(
             ground.topics, _faust(ground, "fan_out"), expander.expand, publisher, letters.letter
@@ -276,10 +285,10 @@ async def provision(settings: Settings, apply: bool) -> list[str]:
 
 
 def _provision(settings: Settings, apply: bool) -> list[str]:
-    admin, wanted = AdminClient(settings.kafka.client()), grounds.blueprint(settings)
-    changes = provisioning.plan(admin, wanted)
+    broker, wanted = Broker(settings.kafka.client()), grounds.blueprint(settings)
+    changes = provisioning.plan(broker, wanted)
     if apply:
-        provisioning.apply(admin, wanted, changes)
+        provisioning.apply(broker, wanted, changes)
     return [str(change) for change in changes]
 
 

@@ -32,7 +32,7 @@ def read(raw: RawCallback) -> list[Report]:
     try:
         body = orjson.loads(raw.body)
     except orjson.JSONDecodeError as error:
-        raise Poison(ParkReason.UNDECODABLE, f"a callback of {raw.provider} is not JSON: {error}") from error
+        raise Poison(ParkReason.BAD_REQUEST, f"a callback of {raw.provider} is not JSON: {error}") from error
     reports = []
     for item in body if isinstance(body, list) else [body]:
         report = _report(item, raw.received_at_ms) if isinstance(item, dict) else None

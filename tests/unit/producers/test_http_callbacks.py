@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from producers.callbacks.http_provider import read
+from retry_topics.dead_letters import STOPPING
 from schemas.errors import Poison
 from schemas.messages import EventKind, RawCallback
 
@@ -47,9 +48,10 @@ def test_an_odd_or_future_time_counts_as_the_time_it_was_received(at: Any) -> No
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"type": "\xff"}'])
-def test_a_body_that_is_not_json_is_poison(body: bytes) -> None:
-    with pytest.raises(Poison):
+def test_a_body_that_is_not_json_is_the_providers_fault_and_no_reason_to_stop(body: bytes) -> None:
+    with pytest.raises(Poison) as poison:
         read(raw(body))
+    assert poison.value.reason not in STOPPING
 
 
 @pytest.mark.parametrize("body", [[], {}, 7, "x", None])

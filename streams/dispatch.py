@@ -206,7 +206,7 @@ class Dispatch:
     def _page_record(self, candidate: Candidate, page: PageAt, now_ms: int) -> Outgoing:
         released = _released(candidate, page, now_ms)
         key = keys.page_key(released.tenant, released.campaign_id, released.page)
-        return Outgoing(self._topics.pages, key.encode(), codec.encode(released))
+        return Outgoing(self._topics.pages, key.encode(), codec.encode(released), page.headers)
 
     def _cursor_record(self, cursor: CampaignCursor) -> Outgoing:
         key = keys.campaign_key(cursor.tenant, cursor.campaign_id)

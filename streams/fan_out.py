@@ -7,6 +7,7 @@ the same records: ids follow from campaign, page and position, and the plan that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import keys, metrics
@@ -14,13 +15,17 @@ from schemas.clock import Clock
 from schemas.messages import EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import Reason
-from schemas.records import Outgoing, Publisher
-from schemas.stores import Epoch, Pipeline, Profiles
+from schemas.records import Headers, Outgoing, Publisher
+from schemas.stores import Epoch, Pipeline, Profiles, StatusReads
 from schemas.topics import Topics
 from streams import fanned, lane_records, page_status, planning, plans, round_trip
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+
+ASK_ROWS_AFTER_MS = 22 * 3_600_000
+"""Plans are kept for 24 h: a page let go longer ago than this asks its row what was planned already."""
 
 
 class _Place(NamedTuple):
@@ -32,7 +37,7 @@ class _Place(NamedTuple):
 
 
 class FanOut:
-    """Expands pages. profiles is read with the same Redis client."""
+    """Expands pages. profiles is read with the same Redis client; rows only for pages let go long ago."""
 
     def __init__(
         self,
@@ -43,8 +48,10 @@ class FanOut:
         publisher: Publisher,
         topics: Topics,
         clock: Clock,
+        rows: StatusReads,
     ) -> None:
         self._policies = policies
+        self._rows = rows
         self._profiles = profiles
         self._redis = redis
         self._epoch = epoch
@@ -52,8 +59,8 @@ class FanOut:
         self._topics = topics
         self._clock = clock
 
-    async def expand(self, page: ReleasedPage) -> None:
-        """Returns once every delivery and status event of the page is in the log.
+    async def expand(self, page: ReleasedPage, headers: Headers = ()) -> None:
+        """Returns once every delivery and status event of the page is in the log. headers go with each delivery.
 
         Raises Transient (StoreDown when Redis cannot be trusted): do not ack the page, expand it again.
         """
@@ -64,17 +71,28 @@ class FanOut:
         elif page.expires_at_ms <= now_ms:
             outgoing = self._ended(page, EventKind.EXPIRED, Reason.EXPIRED, now_ms)
         else:
-            outgoing = await self._planned(page, policy, now_ms)
+            outgoing = await self._planned(await self._still_due(page, now_ms), policy, now_ms, headers)
         await self._publisher.publish(outgoing)
         metrics.PAGES_FANNED_OUT.inc()
         metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
 
-    async def _planned(self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int) -> list[Outgoing]:
+    async def _still_due(self, page: ReleasedPage, now_ms: int) -> ReleasedPage:
+        """The page without the slots that have a plan which Redis may have forgotten."""
+        if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
+            return page
+        row = await self._rows.row(page.tenant, keys.recipient_address(page.campaign_id, page.page, 0).row)
+        planned = {slot for slot, view in enumerate(row) if view is not None and (view.deliveries or view.reason)}
+        slots = tuple(slot for slot in _due(page) if slot not in planned)
+        return replace(page, slots=slots) if slots else replace(page, recipients=())
+
+    async def _planned(
+        self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
+    ) -> list[Outgoing]:
         places, repeated = _places(page)
         offers = await self._offers(page, policy, places)
         held = await self._held(page, places, offers)
         row = keys.recipient_address(page.campaign_id, page.page, 0).row
-        lanes, plans_ = lane_records.LaneRecords(page, row, self._topics), page_status.Plans(page, row, now_ms)
+        lanes, plans_ = lane_records.LaneRecords(page, row, self._topics, headers), page_status.Plans(page, row, now_ms)
         events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
         for place, plan in zip(places, held, strict=True):
             if plan is None:
@@ -123,13 +141,16 @@ class FanOut:
         ]
 
     def _ended(self, page: ReleasedPage, kind: EventKind, reason: str, now_ms: int) -> list[Outgoing]:
-        slots = page.slots or range(len(page.recipients))
-        due = [(slot, page.recipients[slot].user_id) for slot in slots]
+        due = [(slot, page.recipients[slot].user_id) for slot in _due(page)]
         ends = page_status.ends(due, kind, reason, page.template, page.accepted_at_ms, now_ms)
         return list(self._status(page, ends))
 
     def _status(self, page: ReleasedPage, events: Sequence[StatusEvent]) -> Iterator[Outgoing]:
         return page_status.records(self._topics.status, page.tenant, page.campaign_id, page.page, events)
+
+
+def _due(page: ReleasedPage) -> Sequence[int]:
+    return page.slots or range(len(page.recipients))
 
 
 def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
@@ -139,7 +160,7 @@ def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
         first.setdefault(recipient.user_id, position)
     intent = keys.recipient_intent(page.tenant, page.campaign_id, "")
     places, repeated = [], []
-    for slot in page.slots or range(len(page.recipients)):
+    for slot in _due(page):
         recipient = page.recipients[slot]
         if first[recipient.user_id] == slot:
             places.append(_Place(slot, recipient, intent + keys.encoded(recipient.user_id)))

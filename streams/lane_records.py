@@ -6,7 +6,7 @@ from collections import Counter
 
 from schemas import codec, keys, metrics
 from schemas.messages import Channel, Delivery, Recipient, ReleasedPage
-from schemas.records import Outgoing
+from schemas.records import Headers, Outgoing
 from schemas.topics import Topics
 from streams import stencil
 from streams.planning import Part, Plan
@@ -25,8 +25,9 @@ _Pieces = tuple[bytes, ...] | None
 class LaneRecords:
     """Collects the deliveries of one page as records."""
 
-    def __init__(self, page: ReleasedPage, row: str, topics: Topics) -> None:
+    def __init__(self, page: ReleasedPage, row: str, topics: Topics, headers: Headers = ()) -> None:
         self._page = page
+        self._headers = headers
         self._row = row
         self._lanes = {channel: topics.lane(channel, page.priority) for channel in Channel}
         self._pieces: dict[tuple[int, Channel, tuple[Channel, ...]], _Pieces] = {}
@@ -38,7 +39,7 @@ class LaneRecords:
         for index, part in enumerate(plan.parts):
             if not part.reason:
                 value = self._encoded(slot, index, recipient, intent, plan)
-                self._records.append(Outgoing(self._lanes[part.channel], key, value))
+                self._records.append(Outgoing(self._lanes[part.channel], key, value, self._headers))
 
     def finished(self) -> list[Outgoing]:
         """The records; counted as planned."""

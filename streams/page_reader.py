@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from schemas import codec
 from schemas.errors import Poison
 from schemas.messages import AudiencePage, CampaignRequested
-from schemas.records import LogReader, Outgoing, Publisher, Record
+from schemas.records import Headers, LogReader, Outgoing, Publisher, Record
 from schemas.topics import Topics
 from streams.campaigns import Campaign
 
@@ -28,10 +28,11 @@ AHEAD_BYTES = 32_000_000
 
 @dataclass(frozen=True, slots=True)
 class PageAt:
-    """A page and the offset it lies at."""
+    """A page, the offset it lies at, and the headers it travels with."""
 
     offset: int
     page: AudiencePage
+    headers: Headers = ()
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class PageReader:
         async for record in self._reader.read_range(self._topic, request.partition, next_offset, last):
             page = await self._page(record)
             if page is not None and page.upload_id == request.upload_id and page.page >= next_page + len(pages):
-                pages.append(PageAt(record.offset, page))
+                pages.append(PageAt(record.offset, page, record.headers))
                 size += len(record.value or b"")
             if size >= most_bytes:
                 return pages, record.offset + 1

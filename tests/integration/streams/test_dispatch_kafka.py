@@ -16,7 +16,7 @@ from schemas import codec, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignState, Channel, Delivery, LeaderRecord, ReleasedPage
 from schemas.records import Outgoing, Record
-from schemas.stores import Epoch
+from schemas.stores import Epoch, SlotView
 from schemas.topics import Topics
 from streams.fan_out import FanOut
 from streams.leader import KafkaLeadership
@@ -27,6 +27,16 @@ from tests.doubles import campaigns as accepted
 from tests.integration.streams import dispatch_process
 
 TAKEOVER_S = 15.0
+
+
+class NoRows:
+    """Status rows, which nobody here asks for."""
+
+    async def slot(self, tenant: str, address: keys.Address) -> SlotView | None:
+        return None
+
+    async def row(self, tenant: str, row: str) -> list[SlotView | None]:
+        return []
 
 
 class World:
@@ -42,7 +52,9 @@ class World:
         self.lane = topics.lane(Channel.INAPP, "bulk")
         self.changed = asyncio.Condition()
         profiles = RedisProfiles(redis, epoch)
-        self.fan_out = FanOut(dispatch_process.POLICIES, profiles, redis, epoch, self.publisher, topics, SystemClock())
+        self.fan_out = FanOut(
+            dispatch_process.POLICIES, profiles, redis, epoch, self.publisher, topics, SystemClock(), NoRows()
+        )
 
     async def follow(self) -> None:
         await self.tails.follow([self.topics.pages, self.topics.campaign_state, self.lane], self._seen)

@@ -11,7 +11,7 @@ from schemas.errors import StoreDown
 from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient, StatusBatch, StatusEvent
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.reasons import Reason
-from schemas.stores import Epoch
+from schemas.stores import DeliveryView, Epoch, SlotView
 from schemas.topics import Topics
 from streams.fan_out import FanOut
 from streams.recipients import RedisProfiles
@@ -24,13 +24,27 @@ LANE = TOPICS.lane(Channel.EMAIL, "bulk")
 POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,))}
 
 
+class Rows:
+    """Status rows as their owner would tell them."""
+
+    def __init__(self) -> None:
+        self.told: list[SlotView | None] = []
+
+    async def slot(self, tenant: str, address: keys.Address) -> SlotView | None:
+        return self.told[address.slot]
+
+    async def row(self, tenant: str, row: str) -> list[SlotView | None]:
+        return self.told
+
+
 class World:
     def __init__(self, redis: Redis, epoch: Epoch) -> None:
         self.redis = redis
         self.log = MemoryLog()
         self.clock = ManualClock()
         profiles = RedisProfiles(redis, epoch)
-        self.fan_out = FanOut(POLICIES, profiles, redis, epoch, self.log, TOPICS, self.clock)
+        self.rows = Rows()
+        self.fan_out = FanOut(POLICIES, profiles, redis, epoch, self.log, TOPICS, self.clock, self.rows)
 
     async def knows(self, user_id: str, email: str) -> None:
         profile = keys.redis_profile("default", user_id)
@@ -113,6 +127,26 @@ async def test_a_page_past_its_expiry_ends_as_expired_and_sends_nothing(world: W
     await world.fan_out.expand(page("ann", expires_at_ms=START_MS))
     assert world.deliveries() == []
     assert [(e.kind, e.user_id) for e in world.events()] == [(EventKind.EXPIRED, "ann")]
+
+
+async def test_a_page_let_go_a_day_ago_skips_whom_its_row_already_has_a_plan_for(world: World) -> None:
+    for name in ("ann", "bob"):
+        await world.knows(name, f"{name}@example.org")
+    sent = DeliveryView("email", "", "sent", "", "", "", 1, START_MS, 0, 0)
+    world.rows.told = [SlotView("sent", "", "", "ann", "offer", START_MS, (sent,))]
+    day_ago = START_MS - 23 * 3_600_000
+    await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
+    assert [d.user_id for d in world.deliveries()] == ["bob"]
+    world.rows.told.append(world.rows.told[0])
+    await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
+    assert len(world.deliveries()) == 1
+
+
+async def test_the_trace_of_the_upload_goes_with_each_delivery(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    trace = (("traceparent", b"00-1-2-01"),)
+    await world.fan_out.expand(page("ann"), trace)
+    assert world.log.records(LANE)[0].headers == trace
 
 
 async def test_while_the_log_is_away_the_page_is_not_done(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.messages import (
@@ -35,6 +35,7 @@ def told(found: Campaign, now_ms: int = START_MS) -> CampaignState:
     return campaigns.state(found, REQUEST, 1, now_ms)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 90), min_size=1, max_size=4), st.integers(0, 40))
 def test_it_is_complete_exactly_when_all_recipients_of_all_partitions_are(sent: list[int], failed: int) -> None:
     vectors = [progress(number, sent=count) for number, count in enumerate(sent)] + [progress(9, failed=failed)]

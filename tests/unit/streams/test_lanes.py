@@ -1,6 +1,6 @@
 """How full a lane may be, which lanes a campaign may use, and a pace kept by counting."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.messages import Channel, Priority
@@ -53,6 +53,7 @@ def test_channels_of_the_request_are_all_that_is_used() -> None:
     assert lanes.use(campaigns.request(channels=(Channel.EMAIL,)), policy, TOPICS).expected == {"email.bulk": 1.0}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1_000), st.lists(st.tuples(st.floats(0, 3), st.integers(1, 250)), max_size=40))
 def test_an_allowance_never_gives_more_than_rate_times_time_and_one_second_and_one_piece(
     rate: int, asked: list[tuple[float, int]]

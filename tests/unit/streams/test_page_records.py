@@ -1,6 +1,6 @@
 """Records of a page, put together from pieces, are byte for byte what the codec would write."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import codec, keys
@@ -23,6 +23,7 @@ recipients = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 249), recipients, words, st.lists(plans, min_size=1, max_size=3), words)
 def test_each_delivery_reads_back_as_it_was_planned(
     slot: int, recipient: Recipient, intent: str, tried: list[Plan], params: str
@@ -47,6 +48,7 @@ def test_each_delivery_reads_back_as_it_was_planned(
     assert {record.key for record in records} <= {keys.user_key("default", recipient.user_id).encode()}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 249), st.lists(words, max_size=3).map(tuple), words)), words)
 def test_the_row_reads_back_every_plan(slots: list[tuple[int, tuple[str, ...], str]], template: str) -> None:
     plans = page_status.Plans(page(template=template), "c.spring.3", 99)

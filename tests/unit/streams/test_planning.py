@@ -1,6 +1,6 @@
 """Who may be reached how: every non-send has a named reason, and the first plan stays."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import keys
@@ -109,6 +109,7 @@ profiles = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(channels, channels, channels, profiles)
 def test_any_plan_is_bounded_and_reads_back_the_same(
     sent: tuple[Channel, ...], fallback: tuple[Channel, ...], requested: tuple[Channel, ...], profile: Profile
@@ -122,6 +123,7 @@ def test_any_plan_is_bounded_and_reads_back_the_same(
     assert packed.startswith(planning.address_prefix(address))
 
 
+@settings(deadline=None)
 @given(channels, channels, profiles)
 def test_every_part_goes_into_a_lane_or_says_why_not(
     sent: tuple[Channel, ...], fallback: tuple[Channel, ...], profile: Profile

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy import children, ready, roles, running
@@ -20,11 +21,17 @@ from schemas.errors import Misconfigured
 
 log = logging.getLogger(__name__)
 
-BACKOFF_FIRST_S = 0.5
 BACKOFF_MOST_S = 15.0
 CALM_AFTER_S = 30.0
 LOG_MOST_BYTES = 32 << 20
-STOP_WITHIN_S = running.STOP_WITHIN_S + 5
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """backoff_first_s: the first pause before a restart. stop_within_s: longer than a role's own patience."""
+
+    backoff_first_s: float = 0.5
+    stop_within_s: float = running.STOP_WITHIN_S + 5
 
 
 class Supervisor:
@@ -39,13 +46,13 @@ class Supervisor:
         options: Sequence[str],
         logs: Path,
         command: Sequence[str],
-        backoff_s: float = BACKOFF_FIRST_S,
+        waits: Waits | None = None,
     ) -> None:
         self._wanted = tuple(wanted)
         self._options = tuple(options)
         self._logs = logs
         self._command = tuple(command)
-        self._backoff_s = backoff_s
+        self._waits = waits or Waits()
         self._running: dict[str, int] = {}
         self.is_ready = {role.name: asyncio.Event() for role in wanted}
 
@@ -75,14 +82,14 @@ class Supervisor:
     async def _keep(self, role: roles.Role) -> None:
         """One child after the other; a pause between them that grows until one of them lasts."""
         loop = asyncio.get_running_loop()
-        backoff_s = self._backoff_s
+        backoff_s = self._waits.backoff_first_s
         while True:
             began = loop.time()
             code = await self._once(role)
             if code == running.MISCONFIGURED:
                 raise Misconfigured(f"{role.name} refused to start:\n{places.tail(self._log_of(role.name), 12)}")
             if loop.time() - began > CALM_AFTER_S:
-                backoff_s = self._backoff_s
+                backoff_s = self._waits.backoff_first_s
             log.warning("up.process_ended", extra={"child": role.name, "code": code, "again_in_s": backoff_s})
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MOST_S)
@@ -98,7 +105,7 @@ class Supervisor:
             finally:
                 listening.cancel()
                 self._note(role.name, None)
-                await _end(child)
+                await self._end(child)
         return code
 
     async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> asyncio.subprocess.Process:
@@ -122,6 +129,17 @@ class Supervisor:
         self._note(role.name, child.pid)
         return child
 
+    async def _end(self, child: asyncio.subprocess.Process) -> None:
+        if child.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.terminate()
+        try:
+            await asyncio.wait_for(asyncio.shield(child.wait()), self._waits.stop_within_s)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+
     async def _note_ready(self, role: roles.Role, pipe: ready.Pipe) -> None:
         if await pipe.wait():
             log.info("up.process_ready", extra={"child": role.name})
@@ -139,18 +157,6 @@ class Supervisor:
         unfinished = self._logs / "processes.json.part"
         unfinished.write_text(json.dumps(self._running, indent=1))
         unfinished.replace(self._logs / "processes.json")
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        child.terminate()
-    try:
-        await asyncio.wait_for(asyncio.shield(child.wait()), STOP_WITHIN_S)
-    except TimeoutError:
-        child.kill()
-        await child.wait()
 
 
 def own_command() -> tuple[str, ...]:

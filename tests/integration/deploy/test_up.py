@@ -12,18 +12,20 @@ from pathlib import Path
 import pytest
 
 from deploy import roles
-from deploy.up import Supervisor
+from deploy.up import Supervisor, Waits
 from schemas.errors import Misconfigured
 
 # Stands for `tidings`: the first word says how it behaves.
 PROGRAM = """
-import os, pathlib, sys, time
+import os, pathlib, signal, sys, time
 from deploy import ready
 how, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 if how == "refuses":
     print("tidings: set [kafka] bootstrap"); sys.exit(78)
 if how == "dies-once" and not (folder / "died").exists():
     (folder / "died").touch(); sys.exit(1)
+if how == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if how != "never-ready":
     ready.tell()
 time.sleep(600)
@@ -34,7 +36,7 @@ def _supervisor(tmp_path: Path, *words: str) -> Supervisor:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     wanted = [roles.Role((word,), word) for word in words]
-    return Supervisor(wanted, [str(tmp_path)], tmp_path / "logs", [sys.executable, str(program)], 0.02)
+    return Supervisor(wanted, [str(tmp_path)], tmp_path / "logs", [sys.executable, str(program)], Waits(0.02, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,12 @@ async def test_a_role_that_refuses_to_start_stops_the_rest_and_is_quoted(tmp_pat
 async def test_a_role_that_is_never_ready_is_named(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="not ready within 1 s: never-ready"):
         await _supervisor(tmp_path, "good", "never-ready").run(1)
+
+
+async def test_a_child_that_ignores_the_request_to_stop_is_made_to(tmp_path: Path) -> None:
+    running = await _ready(_supervisor(tmp_path, "stubborn"))
+    pid = _pids(tmp_path)["stubborn"]
+    running.cancel()
+    await asyncio.wait([running])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+import socket
 import ssl
 
 import aiohttp
@@ -32,14 +33,30 @@ async def test_mail_after_starttls_is_taken_and_what_was_said_before_is_forgotte
                 assert mail.has_extn("starttls")
                 mail.mail("early@example.org")
                 mail.starttls(context=client)
+                refused = mail.rcpt("b@example.org")
                 mail.ehlo()
                 assert not mail.has_extn("starttls")
-                refused = mail.rcpt("b@example.org")
                 mail.sendmail("a@example.org", "b@example.org", "Subject: x\r\n\r\nhi")
                 return refused
 
         assert (await asyncio.to_thread(session))[0] == 503
         assert running.ledger.summary()["sends"] == 1
+
+
+async def test_what_is_slipped_in_behind_starttls_is_not_taken_for_encrypted() -> None:
+    server, client = _contexts()
+    async with run.running(run.Options(http_port=0, smtp_port=0, mail=MailOptions(tls=server))) as running:
+
+        def session() -> bytes:
+            with socket.create_connection(("localhost", running.smtp_port), timeout=10) as plain:
+                plain.recv(1024)
+                plain.sendall(b"STARTTLS\r\nMAIL FROM:<evil@example.org>\r\n")
+                assert plain.recv(1024).startswith(b"220")
+                with client.wrap_socket(plain, server_hostname="localhost") as secure:
+                    secure.sendall(b"RCPT TO:<b@example.org>\r\n")
+                    return secure.recv(1024)
+
+        assert (await asyncio.to_thread(session)).startswith(b"503")
 
 
 async def test_the_gateway_answers_over_https() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from consumers.loop.batches import Caller
@@ -70,14 +70,15 @@ class Engine:
         clock = clock or SystemClock()
         group = options.kafka.group
         self._group = group
-        self._kafka = KafkaSide(kafka, options.kafka, clock, gap, exit_process)
+        self._kafka = KafkaSide(kafka, _with_room_to_wait(options, reader), clock, gap, exit_process)
         self._deferred = Deferred(options.deferred, reader)
         self._outbox = Outbox(publisher, options.outbox, group, park, rng, gap, self._finished, self._broke)
         caller = Caller(handler, group, park, rng, clock, options.backoff_max_s)
         self._handout = Handout(
             options.handout, caller, self._deferred, self._kafka, park, clock, self._answered, self._broke
         )
-        self._gauges = Gauges(group, clock, options.stuck_s)
+        unripe_s = max(options.handout.read_behind_ms.values(), default=0) / 1000
+        self._gauges = Gauges(group, clock, options.stuck_s + unripe_s)
         self._parked = ParkedLimit()
         self._error: BaseException | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -195,3 +196,10 @@ class Engine:
         while True:
             self._gauges.look(self._handout.trackers, self._handout.in_flight)
             await asyncio.sleep(LOOK_S)
+
+
+def _with_room_to_wait(options: EngineOptions, reader: LogReader | None) -> KafkaOptions:
+    """With a reader records wait by the hundred thousand: the span must not stop the reading before they do."""
+    pressure, deferred = options.kafka.pressure, options.deferred
+    span = pressure.span if reader is None else max(pressure.span, deferred.records + deferred.places)
+    return replace(options.kafka, pressure=replace(pressure, span=span))

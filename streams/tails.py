@@ -163,10 +163,13 @@ class KafkaTopicView:
     def _pass_on(self, messages: Sequence[Any]) -> None:
         batch = [item for message in messages if (item := _item(message)) is not None]
         self._room.acquire()
-        if batch and not self._closed.is_set():
-            self._loop.call_soon_threadsafe(self._deliver, batch)
-        else:
+        if not batch or self._closed.is_set():
             self._room.release()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, batch)
+        except RuntimeError:  # the loop is closed: nobody looks any more
+            self._closed.set()
 
     def _notice_new_partitions(self) -> None:
         try:

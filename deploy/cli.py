@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import os
 import sys
 from importlib.metadata import version as installed_version
@@ -19,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy import logs, roles, running, settings, up
-from schemas.errors import Misconfigured, TidingsError
+from schemas.errors import Misconfigured, TidingsError, Transient
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
 route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.")
@@ -151,10 +152,22 @@ def up_(config: Config = None) -> None:
     supervisor = up.Supervisor(wanted, options, chosen.up.logs, up.own_command())
 
     async def whole() -> None:
-        await _provision(chosen, apply=True)
+        await _provision_patiently(chosen)
         await supervisor.run(chosen.up.ready_within_s)
 
     running.run("up", whole)
+
+
+async def _provision_patiently(chosen: settings.Settings) -> None:
+    """A broker that has only just started may need a moment. Raises Transient when it needs more than that."""
+    for wait_s in (0.5, 1, 2, 4, 8):
+        try:
+            await _provision(chosen, apply=True)
+            return
+        except Transient as error:
+            logging.getLogger(__name__).warning("up.broker_not_ready", extra={"why": str(error), "again_in_s": wait_s})
+            await asyncio.sleep(wait_s)
+    await _provision(chosen, apply=True)
 
 
 async def _provision(chosen: settings.Settings, apply: bool) -> list[str]:

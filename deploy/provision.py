@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,56 +19,54 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
 )
 from rich.table import Table
 
-from deploy import broker_state
 from deploy.blueprint import PENDING, Blueprint, Change, Kind, differences
-from deploy.broker_state import RECHECK_S, TIMEOUT_S, Found
+from deploy.broker_state import TIMEOUT_S, Broker, Found, translated
 from schemas import metrics
 from schemas.errors import Misconfigured, Transient
 
 _SHOWN = 10
+_RECHECK_S = 0.05
 
 
-def plan(admin: AdminClient, wanted: Blueprint) -> list[Change]:
+def plan(broker: Broker, wanted: Blueprint) -> list[Change]:
     """Every difference between broker and blueprint; changes nothing.
 
     Raises Transient when the broker does not answer, Misconfigured when it refuses to.
     """
-    names = {spec.name for spec in wanted.specs}
-    found = broker_state.find(admin, names, wanted.groups)
-    keyed = {s.name: found.topics[s.name].partitions for s in wanted.specs if s.keyed and s.name in found.topics}
-    full = broker_state.with_records(admin, keyed)
+    found = broker.find({spec.name for spec in wanted.specs}, wanted.groups)
+    full = broker.with_records(_to_grow(wanted, found))
     topics = {name: replace(topic, has_records=name in full) for name, topic in found.topics.items()}
     return differences(wanted, Found(topics, found.committed))
 
 
-def apply(admin: AdminClient, wanted: Blueprint, changes: Sequence[Change]) -> None:
+def apply(broker: Broker, wanted: Blueprint, changes: Sequence[Change]) -> None:
     """Makes the planned changes and looks again. An existing offset is never touched, a partition never removed.
 
     Raises Misconfigured on a conflict, on running members of a group that needs offsets (both before anything is
     changed), and when a difference remains afterwards.
     """
     _refuse_conflicts(changes)
-    _refuse_busy(admin, [change for change in changes if change.kind is Kind.OFFSETS])
     created = {c.name: int(c.wanted) for c in changes if c.kind is Kind.CREATE}
+    _refuse_busy(broker, [c for c in changes if c.kind is Kind.OFFSETS and c.what not in created])
     extended = {c.name: int(c.wanted) for c in changes if c.kind is Kind.PARTITIONS}
-    with broker_state.translated():
-        _create(admin, wanted, created)
-        _extend(admin, extended)
-        _configure(admin, [c for c in changes if c.kind is Kind.CONFIG])
-        _await_leaders(admin, created | extended)
-        _commit_first(admin, [c for c in changes if c.kind is Kind.OFFSETS])
+    had = {c.name: int(c.now) if c.kind is Kind.PARTITIONS else 0 for c in changes if c.name in created | extended}
+    with translated():
+        _create(broker.admin, wanted, created)
+        _extend(broker.admin, extended)
+        _configure(broker.admin, [c for c in changes if c.kind is Kind.CONFIG])
+        _await_leaders(broker.admin, created | extended)
+    _commit_first(broker, [c for c in changes if c.kind is Kind.OFFSETS], had)
     for change in changes:
         metrics.PROVISION_CHANGES.labels(change.kind).inc()
-    check(admin, wanted)
+    check(broker, wanted)
 
 
-def check(admin: AdminClient, wanted: Blueprint) -> None:
+def check(broker: Broker, wanted: Blueprint) -> None:
     """Raises Misconfigured naming the differences when a process must not start on this broker."""
-    changes = plan(admin, wanted)
+    changes = plan(broker, wanted)
     _refuse_conflicts(changes)
     pending = [change for change in changes if change.kind in PENDING]
     if pending:
@@ -86,14 +83,21 @@ def table(changes: Sequence[Change]) -> Table:
     return shown
 
 
+def _to_grow(wanted: Blueprint, found: Found) -> dict[str, int]:
+    """Topics with fewer partitions than wanted that may get them only while they are empty, and what they have."""
+    keyed = [spec for spec in wanted.specs if spec.keyed and spec.name in found.topics]
+    had = {spec.name: found.topics[spec.name].partitions for spec in keyed}
+    return {s.name: had[s.name] for s in keyed if had[s.name] < wanted.partitions(s, found.topics)}
+
+
 def _refuse_conflicts(changes: Iterable[Change]) -> None:
     conflicts = [str(change) for change in changes if change.kind is Kind.CONFLICT]
     if conflicts:
         raise Misconfigured("\n".join(conflicts))
 
 
-def _refuse_busy(admin: AdminClient, changes: Sequence[Change]) -> None:
-    busy = broker_state.busy_groups(admin, sorted({change.name for change in changes}))
+def _refuse_busy(broker: Broker, changes: Sequence[Change]) -> None:
+    busy = broker.busy(sorted({change.name for change in changes}))
     if busy:
         raise Misconfigured(f"stop the processes of {', '.join(busy)} first: their groups need first offsets")
 
@@ -143,7 +147,7 @@ def _await_leaders(admin: AdminClient, counts: Mapping[str, int]) -> None:
     while missing := _lacking(admin, counts):
         if time.monotonic() > deadline:
             raise Transient(f"no leader yet for {', '.join(missing[:_SHOWN])}; run `tidings provision` again")
-        time.sleep(RECHECK_S)
+        time.sleep(_RECHECK_S)
 
 
 def _lacking(admin: AdminClient, counts: Mapping[str, int]) -> list[str]:
@@ -154,19 +158,17 @@ def _lacking(admin: AdminClient, counts: Mapping[str, int]) -> list[str]:
     return [name for name, count in counts.items() if led.get(name, 0) < count]
 
 
-def _commit_first(admin: AdminClient, changes: Sequence[Change]) -> None:
-    """Commits the log's start for each partition that has no offset: 0 for a new topic."""
-    places = [TopicPartition(change.what, p) for change in changes for p in change.partitions]
-    starts = broker_state.offsets(admin, places, OffsetSpec.earliest())
+def _commit_first(broker: Broker, changes: Sequence[Change], had: Mapping[str, int]) -> None:
+    """Commits the log's start for each partition that has no offset.
+
+    had: of topics just made or extended, the partitions before that; what is new starts at 0.
+    """
+    places = [TopicPartition(change.what, p, 0) for change in changes for p in change.partitions]
+    old = [place for place in places if place.partition < had.get(place.topic, place.partition + 1)]
+    starts = broker.starts(old)
     by_group: dict[str, list[TopicPartition]] = {}
     for change in changes:
-        first = [TopicPartition(change.what, p, starts[change.what, p]) for p in change.partitions]
+        first = [TopicPartition(change.what, p, starts.get((change.what, p), 0)) for p in change.partitions]
         by_group.setdefault(change.name, []).extend(first)
-    asked: dict[str, Any] = {}
     for group, offsets in by_group.items():
-        request = [ConsumerGroupTopicPartitions(group, offsets)]
-        asked |= admin.alter_consumer_group_offsets(request, request_timeout=TIMEOUT_S)
-    for group, future in asked.items():
-        refused = [place for place in future.result().topic_partitions if place.error is not None]
-        if refused:
-            raise Misconfigured(f"no first offset for {group}: {refused[0].error.str()}; stop its processes first")
+        broker.commit(group, offsets)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from deploy import blueprint, provision
 from deploy.blueprint import Blueprint, Kind
+from deploy.broker_state import Broker
 from schemas.errors import Misconfigured, Transient
 from schemas.topics import Topics, TopicSpec
 from tests.conftest import CreateTopics
@@ -26,6 +27,11 @@ COMPACTED = {"cleanup.policy": "compact", "retention.ms": "-1"}
 @pytest.fixture
 def admin(kafka_bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka_bootstrap, "log_level": 0})
+
+
+@pytest.fixture
+def broker(kafka_bootstrap: str) -> Broker:
+    return Broker({"bootstrap.servers": kafka_bootstrap})
 
 
 @pytest.fixture
@@ -45,8 +51,8 @@ def group(wanted: Blueprint, admin: AdminClient) -> Iterator[str]:
         future.exception()
 
 
-def provisioned(admin: AdminClient, wanted: Blueprint) -> None:
-    provision.apply(admin, wanted, provision.plan(admin, wanted))
+def provisioned(broker: Broker, wanted: Blueprint) -> None:
+    provision.apply(broker, wanted, provision.plan(broker, wanted))
 
 
 def offsets(admin: AdminClient, group: str) -> dict[int, int]:
@@ -74,47 +80,53 @@ def write(bootstrap: str, topic: str, count: int = 1) -> None:
 
 
 def test_an_empty_broker_gets_topics_settings_and_first_offsets(
-    admin: AdminClient, wanted: Blueprint, group: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str
 ) -> None:
-    planned = provision.plan(admin, wanted)
+    planned = provision.plan(broker, wanted)
     assert [change.kind for change in planned] == [Kind.CREATE, Kind.CREATE, Kind.OFFSETS]
-    provision.apply(admin, wanted, planned)
+    provision.apply(broker, wanted, planned)
     assert settings_of(admin, wanted.specs[0].name)["retention.ms"] == "3600000"
     assert settings_of(admin, wanted.specs[1].name)["cleanup.policy"] == "compact"
     assert offsets(admin, group) == {0: 0}
 
 
-def test_planning_changes_nothing(admin: AdminClient, wanted: Blueprint) -> None:
-    assert provision.plan(admin, wanted) == provision.plan(admin, wanted)
+def test_planning_changes_nothing(broker: Broker, admin: AdminClient, wanted: Blueprint) -> None:
+    assert provision.plan(broker, wanted) == provision.plan(broker, wanted)
     assert not {spec.name for spec in wanted.specs} & set(admin.list_topics(timeout=20).topics)
 
 
-def test_a_second_run_finds_nothing_to_do(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    provisioned(admin, wanted)
-    assert provision.plan(admin, wanted) == []
-    provision.check(admin, wanted)
+def test_a_second_run_finds_nothing_to_do(broker: Broker, admin: AdminClient, wanted: Blueprint, group: str) -> None:
+    provisioned(broker, wanted)
+    assert provision.plan(broker, wanted) == []
+    provision.check(broker, wanted)
 
 
-def test_a_role_refuses_to_start_and_names_the_drift(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    provisioned(admin, wanted)
+def test_a_role_refuses_to_start_and_names_the_drift(
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str
+) -> None:
+    provisioned(broker, wanted)
     set_by_hand(admin, wanted.specs[0].name, "retention.ms", "60000")
     with pytest.raises(Misconfigured, match=r"tidings provision[\s\S]*retention.ms is 60000, wanted 3600000"):
-        provision.check(admin, wanted)
+        provision.check(broker, wanted)
 
 
-def test_drift_is_mended_and_foreign_settings_stay(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    provisioned(admin, wanted)
+def test_drift_is_mended_and_foreign_settings_stay(
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str
+) -> None:
+    provisioned(broker, wanted)
     topic = wanted.specs[0].name
     set_by_hand(admin, topic, "retention.ms", "60000")
     set_by_hand(admin, topic, "flush.ms", "5000")
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     assert settings_of(admin, topic)["retention.ms"] == "3600000"
     assert settings_of(admin, topic)["flush.ms"] == "5000"
 
 
-def test_partitions_are_added_and_their_offsets_with_them(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    provisioned(admin, wanted)
-    provisioned(admin, replace(wanted, production=True))
+def test_partitions_are_added_and_their_offsets_with_them(
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str
+) -> None:
+    provisioned(broker, wanted)
+    provisioned(broker, replace(wanted, production=True))
     assert {s.name: len(admin.list_topics(s.name, timeout=20).topics[s.name].partitions) for s in wanted.specs} == {
         s.name: 2 for s in wanted.specs
     }
@@ -122,49 +134,49 @@ def test_partitions_are_added_and_their_offsets_with_them(admin: AdminClient, wa
 
 
 def test_a_topic_whose_keys_must_stay_keeps_its_partitions_once_it_has_records(
-    admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
 ) -> None:
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     table = wanted.specs[1].name
     write(kafka_bootstrap, table)
-    provisioned(admin, replace(wanted, production=True))
+    provisioned(broker, replace(wanted, production=True))
     assert len(admin.list_topics(table, timeout=20).topics[table].partitions) == 1
 
 
-def test_a_larger_broker_is_good_enough(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    provisioned(admin, replace(wanted, production=True))
-    provision.check(admin, wanted)
-    assert [change.kind for change in provision.plan(admin, wanted)] == [Kind.KEPT, Kind.KEPT]
+def test_a_larger_broker_is_good_enough(broker: Broker, admin: AdminClient, wanted: Blueprint, group: str) -> None:
+    provisioned(broker, replace(wanted, production=True))
+    provision.check(broker, wanted)
+    assert [change.kind for change in provision.plan(broker, wanted)] == [Kind.KEPT, Kind.KEPT]
 
 
 def test_an_offset_that_is_there_is_never_moved(
-    admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
 ) -> None:
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     lane = wanted.specs[0].name
     write(kafka_bootstrap, lane, 5)
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(lane, 0, 3)])])
     assert asked[group].result().topic_partitions[0].error is None
-    provisioned(admin, replace(wanted, production=True))
+    provisioned(broker, replace(wanted, production=True))
     assert offsets(admin, group) == {0: 3, 1: 0}
 
 
 def test_a_new_group_begins_at_what_the_log_still_has(
-    admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
 ) -> None:
-    provisioned(admin, replace(wanted, groups={}))
+    provisioned(broker, replace(wanted, groups={}))
     lane = wanted.specs[0].name
     write(kafka_bootstrap, lane, 5)
     (future,) = admin.delete_records([TopicPartition(lane, 0, 4)]).values()
     future.result()
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     assert offsets(admin, group) == {0: 4}
 
 
 def test_a_consumer_reads_from_the_first_record_without_a_reset_policy(
-    admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
 ) -> None:
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     write(kafka_bootstrap, wanted.specs[0].name)
     consumer = member(kafka_bootstrap, group, wanted.specs[0].name)
     try:
@@ -191,37 +203,37 @@ def member(bootstrap: str, group: str, topic: str) -> Any:
 
 
 def test_a_group_at_work_must_be_stopped_before_it_gets_new_partitions(
-    admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
+    broker: Broker, admin: AdminClient, wanted: Blueprint, group: str, kafka_bootstrap: str
 ) -> None:
-    provisioned(admin, wanted)
+    provisioned(broker, wanted)
     write(kafka_bootstrap, wanted.specs[0].name)
     consumer = member(kafka_bootstrap, group, wanted.specs[0].name)
     try:
         assert consumer.poll(20) is not None
         with pytest.raises(Misconfigured, match=f"stop the processes of {group}"):
-            provisioned(admin, replace(wanted, production=True))
+            provisioned(broker, replace(wanted, production=True))
         assert len(admin.list_topics(timeout=20).topics[wanted.specs[0].name].partitions) == 1
     finally:
         consumer.close()
 
 
-def test_two_machines_may_provision_at_once(admin: AdminClient, wanted: Blueprint, group: str) -> None:
-    planned = provision.plan(admin, wanted)
+def test_two_machines_may_provision_at_once(broker: Broker, admin: AdminClient, wanted: Blueprint, group: str) -> None:
+    planned = provision.plan(broker, wanted)
     with ThreadPoolExecutor(2) as both:
-        for run in [both.submit(provision.apply, admin, wanted, planned) for _ in range(2)]:
+        for run in [both.submit(provision.apply, broker, wanted, planned) for _ in range(2)]:
             run.result()
-    provision.check(admin, wanted)
+    provision.check(broker, wanted)
 
 
-def test_the_whole_catalogue_is_missing_from_a_broker_that_never_saw_it(admin: AdminClient, topic_prefix: str) -> None:
+def test_the_whole_catalogue_is_missing_from_a_broker_that_never_saw_it(broker: Broker, topic_prefix: str) -> None:
     whole = blueprint.blueprint(Topics(topic_prefix + "whole."))
-    planned = provision.plan(admin, whole)
+    planned = provision.plan(broker, whole)
     assert [change.name for change in planned if change.kind is Kind.CREATE] == [spec.name for spec in whole.specs]
 
 
-def test_the_plan_is_shown_as_a_table(admin: AdminClient, wanted: Blueprint) -> None:
+def test_the_plan_is_shown_as_a_table(broker: Broker, admin: AdminClient, wanted: Blueprint) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(provision.table(provision.plan(admin, wanted)))
+    console.print(provision.table(provision.plan(broker, wanted)))
     shown = console.export_text()
     assert "create topic" in shown
     assert wanted.specs[0].name in shown
@@ -229,6 +241,6 @@ def test_the_plan_is_shown_as_a_table(admin: AdminClient, wanted: Blueprint) -> 
 
 def test_a_broker_that_does_not_answer_is_named_as_that(monkeypatch: pytest.MonkeyPatch, wanted: Blueprint) -> None:
     monkeypatch.setattr("deploy.broker_state.TIMEOUT_S", 0.5)
-    nobody = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    nobody = Broker({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(Transient, match="Kafka answered"):
         provision.plan(nobody, wanted)

@@ -66,10 +66,14 @@ class Keys:
                 "add one (`tidings keys create`) or listen on 127.0.0.1"
             )
 
-    def identify(self, authorization: str, remote: str | None) -> Identity:
-        """The caller. Raises Refused 401 for a missing or unknown key, 403 from afar while no key is configured."""
+    def identify(self, authorization: str, remote: str | None, host: str) -> Identity:
+        """The caller. Raises Refused 401 for a missing or unknown key, 403 from afar while no key is configured.
+
+        host is what the caller calls us: a page of another site whose name was made to point here calls us
+        by that name, and must not get in.
+        """
         if not self.are_configured:
-            if not _is_loopback(remote or ""):
+            if not (_is_loopback(remote or "") and _is_loopback(_without_port(host))):
                 raise Refused("", "no API key is configured, so only callers on this machine are served", 403)
             return self._open
         scheme, _, key = authorization.partition(" ")
@@ -85,6 +89,12 @@ def allow(request: web.Request, scope: Scope) -> str:
     if scope not in identity.scopes:
         raise Refused("Authorization", f"this key lacks the scope {scope.value!r}", 403)
     return identity.tenant
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 @lru_cache(maxsize=1024)

@@ -195,8 +195,6 @@ async def _chunks(reader: MultipartReader, part: BodyPartReader) -> AsyncIterato
             raise Refused("", "nothing may follow the part named recipients", 400)
     except _BROKEN as error:
         raise _broken(error) from None
-    if not reader.at_eof():
-        raise Refused("", "the body ends before its closing boundary", 400)
 
 
 def _broken(error: Exception) -> Refused:

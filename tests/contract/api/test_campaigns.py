@@ -189,6 +189,15 @@ async def test_a_wrong_definition_is_refused_naming_the_field(
     assert not api.log.records(api.topics.campaign_requests, api.topics.audience)
 
 
+async def test_a_number_that_json_cannot_keep_is_refused_by_its_line(api: Api, client: Client) -> None:
+    for number in (b"1e999", b"NaN", b"18446744073709551616"):
+        lines = b'{"user_id":1}\n{"user_id":2,"params":{"n":' + number + b"}}"
+        answer = await client.post(PATH, data=multipart(NEWS, lines))
+        assert answer.status == 422
+        assert "line 2" in (await answer.json())["detail"]
+    assert not api.campaigns()
+
+
 async def test_parts_in_the_wrong_order_or_too_many_are_refused(api: Api, client: Client) -> None:
     turned = aiohttp.MultipartWriter("form-data")
     turned.append("{}").set_content_disposition("form-data", name="recipients")

@@ -57,10 +57,16 @@ async def test_the_same_key_of_two_tenants_names_two_wishes(guarded: Client) -> 
 
 def test_without_keys_only_this_machine_is_served() -> None:
     nobody = auth.Keys()
-    assert nobody.identify("", "127.0.0.1").tenant == "default"
-    for remote in ("10.0.0.9", "", None):
+    for host in ("127.0.0.1:8080", "localhost", "[::1]:80"):
+        assert nobody.identify("", "127.0.0.1", host).tenant == "default"
+    for remote, host in (
+        ("10.0.0.9", "localhost"),
+        ("", "localhost"),
+        (None, "localhost"),
+        ("127.0.0.1", "evil.example"),
+    ):
         with pytest.raises(Refused) as refusal:
-            nobody.identify("", remote)
+            nobody.identify("", remote, host)
         assert refusal.value.status == 403
     nobody.check_listen("127.0.0.1")
     nobody.check_listen("localhost")

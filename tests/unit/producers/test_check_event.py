@@ -37,7 +37,7 @@ def test_what_the_api_accepted_passes_unchanged() -> None:
 
 
 def test_without_an_event_id_there_is_no_key_to_tell_repeats_by() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refused, match="must carry an event_id") as refusal:
         check(replace(EVENT, event_id=""))
     assert refusal.value.field == "event_id"
 

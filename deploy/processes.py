@@ -191,6 +191,8 @@ async def dispatch(settings: Settings) -> None:
             ground.clock,
             LeaderOptions(session_timeout_s=settings.dispatch.session_s),
         )
+        await leadership.start()
+        ground.stack.push_async_callback(leadership.close)
         campaigns = Campaigns(ground.topics, ground.policies)
         await _ready_and(
             Dispatch(

@@ -11,7 +11,7 @@ import fcntl
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ BEAT_S = 1.0
 PROGRESS_S = 1.0
 SWEEP_S = 5.0
 WATCH_S = 10.0
+FENCE_SHARE = 0.75
+"""Of the session time-out: after the whole of it another process may own our partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,6 @@ class StatusOptions:
     faust: agents.FaustOptions
     url: str
     partition_count: int
-    flow: FlowOptions = field(default_factory=FlowOptions)
 
 
 class StatusProcess:
@@ -63,7 +64,8 @@ class StatusProcess:
         clock: Clock,
     ) -> None:
         self._options = options
-        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, options.flow)
+        fenced = FlowOptions(fence_s=options.faust.session_s * FENCE_SHARE)
+        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced)
         self._owner = Owner(self._flow, redis, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
         self._watch = Watch(self._flow, reader, topics, clock)

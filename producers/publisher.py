@@ -67,6 +67,7 @@ class KafkaPublisher:
         self._options = options or PublisherOptions()
         self._on_fatal = on_fatal
         self._fatal = ""
+        self._away = False
         self._closed = threading.Event()
         self._producer = Producer(_settings(kafka, self._options) | {"error_cb": self._on_error})
         self._thread = threading.Thread(target=self._serve_callbacks, name="publisher", daemon=True)
@@ -85,6 +86,9 @@ class KafkaPublisher:
         _count(outgoing, latch, loop.time() - started)
         if latch.error:
             raise Transient(self._fatal or latch.error)
+        if self._away:
+            self._away = False
+            log.info("publisher.brokers_are_back")
         return [Placed(*place) for place in latch.placed]
 
     async def close(self) -> None:
@@ -132,7 +136,8 @@ class KafkaPublisher:
             self._fatal = f"the producer is dead and needs a new process: {error.str()}"
             log.critical("publisher.died", extra={"error": error.name()})
             self._on_fatal(self._fatal)
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN and not self._away:
+            self._away = True
             log.warning("publisher.lost_all_brokers", extra={"error": error.str()})
 
 
@@ -189,6 +194,8 @@ class _Latch:
 
 def _settings(kafka: Mapping[str, str], options: PublisherOptions) -> dict[str, Any]:
     return {
+        # librdkafka would write a line for every attempt to connect; what matters comes as an error.
+        "log_level": 2,
         **kafka,
         "acks": "all",
         "enable.idempotence": True,

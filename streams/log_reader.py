@@ -190,6 +190,8 @@ def _expired(place: Place) -> Poison:
 
 def _settings(kafka: Mapping[str, str], options: LogReaderOptions) -> dict[str, Any]:
     return {
+        # librdkafka would write a line for every attempt to connect; what matters comes as an error.
+        "log_level": 2,
         **kafka,
         # librdkafka asks for a group's name even where no group is used; nothing is ever committed.
         "group.id": "tidings-log-reader",

@@ -239,6 +239,8 @@ def _item(message: Any) -> Record | tuple[Partition, int] | None:
 
 def _settings(kafka: Mapping[str, str], options: TailsOptions) -> dict[str, Any]:
     return {
+        # librdkafka would write a line for every attempt to connect; what matters comes as an error.
+        "log_level": 2,
         **kafka,
         # librdkafka asks for a group's name even where no group is used; nothing is ever committed.
         "group.id": "tidings-view",

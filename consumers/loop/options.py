@@ -40,6 +40,8 @@ class KafkaOptions:
 def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
     """The consumer's configuration."""
     return {
+        # librdkafka would write a line for every attempt to connect; what matters comes as an error.
+        "log_level": 2,
         **kafka,
         "group.id": options.group,
         "partition.assignment.strategy": "cooperative-sticky",

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 BATCH_RECORDS = 500
 BATCH_WITHIN_S = 0.02
 PAGES_IN_FLIGHT = 8
-"""Per partition."""
+"""Per partition: begun and not acknowledged yet."""
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
 STOP_WITHIN_S = 15.0
@@ -238,17 +238,23 @@ class _Line:
         self._work = work
         self._waiting: deque[tuple[Any, asyncio.Task[None]]] = deque()
         self._room = asyncio.Semaphore(PAGES_IN_FLIGHT)
+        self._dropped = False
 
     async def begin(self, event: Any) -> None:
-        """Starts the record's work; waits while too much is in work."""
+        """Starts the record's work; waits while too many records are not acknowledged yet."""
         await self._room.acquire()
+        if self._dropped:
+            return
         task = asyncio.ensure_future(self._until_done(_record(event)))
         self._waiting.append((event, task))
         task.add_done_callback(self._ack_done)
 
     def drop(self) -> None:
+        """The partition is no longer ours."""
+        self._dropped = True
         while self._waiting:
             self._waiting.popleft()[1].cancel()
+            self._room.release()
 
     async def _until_done(self, record: Record) -> None:
         wait_s = RETRY_FIRST_S
@@ -262,7 +268,6 @@ class _Line:
                 wait_s = min(wait_s * 2, RETRY_MOST_S)
 
     def _ack_done(self, task: asyncio.Task[None]) -> None:
-        self._room.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._process.fail(error)
         while self._waiting and self._waiting[0][1].done():
@@ -270,6 +275,7 @@ class _Line:
             if done.cancelled() or done.exception() is not None:
                 return
             self._waiting.popleft()
+            self._room.release()
             event.ack()
 
 

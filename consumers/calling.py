@@ -60,8 +60,8 @@ class Caller:
         """From the claim to the verdict. Whatever happens, the delivery is settled, given back or left to its lease."""
         if self._gap is not None:
             await self._gap("after_claim")
-        content = await self._ready(sending, seat)
-        if content is None:
+        content = self._ready(sending, seat)
+        if content is None or not await self._pays(sending, seat):
             return
         outcome, reference = await self._ask(sending, seat, content)
         if self._gap is not None:
@@ -71,7 +71,7 @@ class Caller:
         needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
         self._teller.settle(sending, verdict, reference if needs_reference else "")
 
-    async def _ready(self, sending: Sending, seat: Seat) -> Content | None:
+    def _ready(self, sending: Sending, seat: Seat) -> Content | None:
         """What to send; None when no call may be made: then the token went back and the delivery is answered."""
         delivery = sending.delivery
         assert sending.token is not None
@@ -87,18 +87,20 @@ class Caller:
             seat.pocket.give_back(sending.token)
             self._teller.stop(sending, late)
             return None
-        lease_left_s = sending.lease_until_s - self._clock.steady_s()
-        if lease_left_s < self._options.deadline_s + self._options.lease_margin_s:
-            seat.pocket.give_back(sending.token)
-        elif seat.pocket.spend(sending.token) or await self._has_fresh_token(seat):
-            return content
-        self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
-        return None
+        return content
 
-    async def _has_fresh_token(self, seat: Seat) -> bool:
-        """The token died on the way; another is cheaper than another claim."""
-        tokens = await seat.pocket.take(1, self._options.fresh_token_wait_s)
-        return bool(tokens) and seat.pocket.spend(tokens[0])
+    async def _pays(self, sending: Sending, seat: Seat) -> bool:
+        """Whether the call may be made now. A token that died on the way is replaced: cheaper than another claim."""
+        assert sending.token is not None
+        is_paid = seat.pocket.spend(sending.token)
+        if not is_paid:
+            fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
+            is_paid = bool(fresh) and seat.pocket.spend(fresh[0])
+        lease_left_s = sending.lease_until_s - self._clock.steady_s()
+        if is_paid and lease_left_s >= self._options.deadline_s + self._options.lease_margin_s:
+            return True
+        self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
+        return False
 
     async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:
         call = self._call(sending, content)

@@ -104,11 +104,13 @@ class Pocket:
 
     async def take(self, wanted: int, wait_s: float) -> list[Token]:
         give_up_s = self._clock.steady_s() + wait_s
-        try:
-            async with asyncio.timeout(wait_s):  # others may be waiting for tokens already: first come, first served
-                await self._turn.acquire()
-        except TimeoutError:
-            return self._none()
+        if self._turn.locked():  # others wait for tokens already: first come, first served
+            try:
+                await asyncio.wait_for(self._turn.acquire(), wait_s)
+            except TimeoutError:
+                return self._none()
+        else:
+            await self._turn.acquire()
         try:
             return await self._wait_for_some(wanted, give_up_s)
         finally:

@@ -49,7 +49,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.turns = 0
         self.concat = measured_concat  # type: ignore[method-assign,assignment]
         self.globals = {"range": safe_range, "dict": dict, "namespace": self.globals["namespace"]}
-        self.filters |= {_COUNTED: self._counted, _MEASURED: measured_concat}
+        self.filters |= {_COUNTED: self._counted, _MEASURED: measured_join}
         for name, measure in _MEASURES.items():
             self.filters[name] = _guarded(self.filters[name], measure)
         for name in _LEFT_OUT:
@@ -96,17 +96,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise TooMuch(f"more than {MAX_TURNS} turns of loops and calls")
 
 
-def measured_concat(parts: Iterable[Any]) -> str:
+def measured_concat(parts: Iterable[str]) -> str:
     """The parts as one text. Raises TooMuch when it grows over MAX_BYTES."""
     texts: list[str] = []
     size = 0
     for part in parts:
-        text = part if isinstance(part, str) else str(part)
-        size += len(text)
+        size += len(part)
         if size > MAX_BYTES:
             raise TooMuch(f"a text longer than {MAX_BYTES} bytes")
-        texts.append(text)
+        texts.append(part)
     return "".join(texts)
+
+
+def measured_join(values: Iterable[Any]) -> str:
+    """The values (of a ~ b) as one text, likewise."""
+    return measured_concat(map(str, values))
 
 
 def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:

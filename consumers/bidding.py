@@ -88,7 +88,7 @@ class Bidder:
 
     async def _tokens(self, wanted: int, seat: Seat) -> list[Token]:
         """Tokens, each with a place at the provider; none when none came in time."""
-        places = await self._places.take(wanted)
+        places = await self._places.take(wanted, self._options.gather_s)
         tokens: list[Token] = []
         try:
             tokens = await seat.pocket.take(places, self._options.token_wait_s)

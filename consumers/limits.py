@@ -117,15 +117,18 @@ class Pocket:
             self._turn.release()
 
     async def _wait_for_some(self, wanted: int, give_up_s: float) -> list[Token]:
-        while True:
-            tokens = self._from_pocket(wanted)
+        """All that are wanted if the pocket holds them; else what there is after one more question."""
+        tokens = self._from_pocket(wanted)
+        while len(tokens) < wanted:
+            again_ms = await self._refill(wanted - len(tokens))
+            tokens += self._from_pocket(wanted - len(tokens))
             if tokens:
-                return tokens
-            again_ms = await self._refill(wanted)
+                break
             if again_ms:
                 if self._clock.steady_s() + again_ms / 1000 > give_up_s:
                     return self._none()
                 await self._sleep(again_ms / 1000)
+        return tokens
 
     def _none(self) -> list[Token]:
         metrics.THROTTLED.labels(*self._labels).inc()

@@ -48,6 +48,7 @@ class WorkerOptions:
     fresh_token_wait_s: how long the holder of a claim does whose token has died.
     leave_lane_ms: who has to wait longer waits in a tier. rechecks: how often one delivery may be sent back to
     the checks before it waits. store_pause_ms: before Redis is tried again. probe_pause_ms: while others probe.
+    gather_s: how long the first free place at the provider is held for others to go along in one round trip.
     """
 
     in_flight: int = 2_000
@@ -62,6 +63,7 @@ class WorkerOptions:
     rechecks: int = 3
     store_pause_ms: int = 1_000
     probe_pause_ms: int = 2_000
+    gather_s: float = 0.004
 
 
 @dataclass(slots=True)
@@ -125,9 +127,15 @@ class Room:
         await self._some_free()
         self._free -= count
 
-    async def take(self, wanted: int) -> int:
-        """As many places as there are, at least one and at most `wanted`."""
-        await self._some_free()
+    async def take(self, wanted: int, gather_s: float) -> int:
+        """As many places as there are, at least one and at most `wanted`.
+
+        Where places come free one by one, the first is held for gather_s so that more can go together.
+        """
+        if self._free < wanted:
+            await self._some_free()
+            await asyncio.sleep(gather_s)
+            await self._some_free()
         got = min(wanted, self._free)
         self._free -= got
         return got

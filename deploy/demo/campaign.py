@@ -21,7 +21,8 @@ LANE = "push.bulk"
 KILL_FROM, KILL_TO = 0.25, 0.75
 KILL_AT = 0.4
 RECHECK_S = 0.2
-TIMEOUT_S = 240
+TIMEOUT_S = 600
+STALL_S = 90
 SETTLE_GRACE_S = 1.0
 FINISHED = frozenset({"processed", "partially_processed", "expired", "cancelled"})
 _NEVER_FALLS = ("released", "sent", "delivered")
@@ -43,6 +44,7 @@ class Watch:
         self._world = world
         self._before = mail_and_push_before
         self._last: dict[str, Any] = {}
+        self._moved_s = time.monotonic()
         self.sends = 0
 
     async def look(self) -> dict[str, Any]:
@@ -61,8 +63,16 @@ class Watch:
         for word in _NEVER_FALLS:
             before = self._last.get("progress", {}).get(word, 0)
             must(progress[word] >= before, f"{word} fell from {before} to {progress[word]}")
+        self._check_moves(told)
         self._last = told
         return told
+
+    def _check_moves(self, told: dict[str, Any]) -> None:
+        """Standing still is the failure, not being slow."""
+        now_s = time.monotonic()
+        if told["progress"] != self._last.get("progress") or told["outcomes"] != self._last.get("outcomes"):
+            self._moved_s = now_s
+        must(now_s - self._moved_s < STALL_S, f"nothing moved for {STALL_S} s: {told}")
 
     def _reached(self, ledger: dict[str, Any]) -> int:
         return sum(outside.of(ledger, service)["distinct_keys"] for service in (outside.PUSH, outside.MAIL))

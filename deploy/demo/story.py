@@ -26,52 +26,63 @@ REQUEST_TIMEOUT_S = 60
 
 def run() -> int:
     """The exit code."""
-    console, began_s = Console(), time.monotonic()
+    narrator = Narrator(Console())
     folder = place.empty_folder()
-    console.print("Tidings demo. Starting Kafka and Redis (the first time this fetches them)", highlight=False)
+    narrator.say("Tidings demo. Starting Kafka and Redis (the first time this fetches them)")
     try:
         with stack.running(folder, os.environ) as running:
             chosen = place.prepare(folder, running)
             os.environ.update(chosen.environment)
-            verdict = asyncio.run(_whole(chosen, console))
+            verdict = asyncio.run(_whole(chosen, narrator))
     except (Untrue, TimeoutError) as wrong:
-        console.print(f"[red]{type(wrong).__name__}: {wrong}[/red]\nLogs: {folder}", highlight=False)
+        narrator.say(f"{type(wrong).__name__}: {wrong}\nLogs: {folder}")
         return 1
-    console.print(
-        f"everything is stopped again after {time.monotonic() - began_s:.0f} s; logs: {folder}", highlight=False
-    )
-    console.print(verdict.line(), highlight=False)
+    narrator.say(f"everything is stopped again; logs: {folder}")
+    if not verdict.holds():
+        narrator.say(f"this is not as promised: {verdict}")
+    narrator.console.print(verdict.line(), highlight=False)
     return 0 if verdict.holds() else 1
 
 
-async def _whole(chosen: Place, console: Console) -> judge.Verdict:
+class Narrator:
+    """Tells the story on the terminal, with the seconds since its beginning."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._began_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        self.console.print(f"{time.monotonic() - self._began_s:5.0f} s  {text}", highlight=False, markup=False)
+
+
+async def _whole(chosen: Place, narrator: Narrator) -> judge.Verdict:
     fate = f'{{"answer_ms": {place.ANSWER_MS}}}'
     async with programs.running(chosen, "simulate", "--faults", fate), programs.running(chosen, "up"):
-        console.print(f"Tidings runs. API and its documentation: {chosen.api}/docs", highlight=False)
+        narrator.say(f"Tidings runs. API and its documentation: {chosen.api}/docs")
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as client:
             try:
-                return await _story(chosen, Door(client, chosen.api), Outside(client, chosen.outside), console)
+                return await _story(chosen, Door(client, chosen.api), Outside(client, chosen.outside), narrator)
             except (Untrue, TimeoutError):
-                _show_logs(chosen, console)
+                _show_logs(chosen, narrator.console)
                 raise
 
 
-async def _story(chosen: Place, door: Door, world: Outside, console: Console) -> judge.Verdict:
+async def _story(chosen: Place, door: Door, world: Outside, narrator: Narrator) -> judge.Verdict:
     stored = await door.load(_profiles())
-    console.print(f"{stored:,} people are stored, with devices, languages and opt-outs", highlight=False)
+    narrator.say(f"{stored:,} people are stored, with devices, languages and opt-outs")
     sent = singles.Singles()
     await singles.send_all(door, sent)
     await singles.await_ends(door, sent)
     await singles.check_inboxes(door)
     calm_s = await singles.latencies_s(world, sent.codes)
-    console.print(f"{sent.deliveries} single deliveries by SMS, push, mail and in the app: all sent", highlight=False)
+    narrator.say(f"{sent.deliveries} single deliveries by SMS, push, mail and in the app: all sent")
     before = await world.ledger()
-    told, killed = await _campaign(chosen, door, world, sent, console)
+    told, killed = await _campaign(chosen, door, world, sent, narrator)
     await singles.await_ends(door, sent)
     rush_s = await singles.latencies_s(world, sent.rush)
     ledger = await world.ledger()
-    console.print(_table(told, sent, {"calm": calm_s, "during the campaign": rush_s}, ledger))
+    narrator.console.print(_table(told, sent, {"calm": calm_s, "during the campaign": rush_s}, ledger))
     return _judge(told, sent, killed, before, ledger)
 
 
@@ -80,17 +91,17 @@ def _profiles() -> list[dict[str, Any]]:
 
 
 async def _campaign(
-    chosen: Place, door: Door, world: Outside, sent: singles.Singles, console: Console
+    chosen: Place, door: Door, world: Outside, sent: singles.Singles, narrator: Narrator
 ) -> tuple[dict[str, Any], campaign.Killed]:
     """The campaign, with login codes going on beside it."""
     ledger, over = await world.ledger(), asyncio.Event()
     before = sum(outside.of(ledger, service)["distinct_keys"] for service in (outside.PUSH, outside.MAIL))
     watch = campaign.Watch(door, world, before)
     await campaign.start(door)
-    console.print(f"campaign of {people.AUDIENCE:,} accepted", highlight=False)
+    narrator.say(f"campaign of {people.AUDIENCE:,} accepted")
     rush = asyncio.create_task(singles.rush(door, sent, over))
     try:
-        _, killed = await campaign.follow(watch, chosen, settings.load(chosen.settings), console)
+        _, killed = await campaign.follow(watch, chosen, settings.load(chosen.settings), narrator.console)
     finally:
         over.set()
     await rush

@@ -47,7 +47,7 @@ async def _spawn(place: Place, log: Path, pipe: ready.Pipe, *words: str) -> asyn
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, **place.environment, **pipe.environment()},
+            env={**os.environ, **place.environment, ready.VARIABLE: str(pipe.give)},
             pass_fds=(pipe.give,),
             start_new_session=True,
             preexec_fn=children.end_with_parent(),

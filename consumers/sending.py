@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Claims, Entry
@@ -82,7 +82,7 @@ class Sending:
     policy: TemplatePolicy | None = None
     version: int = 0
     cancelled: bool = False
-    lapsed: range = field(default_factory=lambda: range(0))
+    lapsed: range = range(0)
     address: str = ""
     locale: str = ""
     token: Token | None = None

@@ -19,6 +19,8 @@ from consumers.claims import Answer, Bid, Claims, Entry, Settled, Taken, Verdict
 from consumers.round_trip import RedisTrips, Trips
 from schemas import keys, stores
 from schemas.messages import Channel
+from streams import planning
+from streams.planning import Part, Plan
 from tests.doubles import deliveries
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_claims import MemoryClaims, MemoryTrips
@@ -338,7 +340,8 @@ class TestCancellations:
 
     async def test_a_cancel_says_which_deliveries_it_still_stops(self, redis: Redis) -> None:
         user_id, intent = uuid.uuid4().hex, keys.single_intent("default", "order-1")
-        plan = b'n.0a1b2c3d.3.2|3|[[["sms","","",""],["push","phone","",""],["email","","opted_out",""]],["inapp"]]'
+        parts = (Part(Channel.SMS), Part(Channel.PUSH, "phone"), Part(Channel.EMAIL, reason="opted_out"))
+        plan = planning.pack(Plan(parts, (Channel.INAPP,)), keys.single_address(deliveries.EPOCH, 3, 35))
         await redis.set(keys.redis_plan("default", user_id, intent), plan)
         bench = RedisBench(redis)
         sms = claims.bid_for(deliveries.single(user_id=user_id))

@@ -159,20 +159,33 @@ class _Touched:
     after: Slot
     version: int = 0
     at_ms: int = 0
-    texts: dict[str, StatusEvent] = field(default_factory=dict)
+    texts: dict[str, StatusEvent] | None = None
 
 
 class _Work:
     """A row being worked on."""
 
-    __slots__ = ("counted", "key", "learned", "partition", "row", "row_name", "tenant", "touched", "touched_ms")
+    __slots__ = (
+        "campaign_id",
+        "counted",
+        "key",
+        "learned",
+        "partition",
+        "row",
+        "row_name",
+        "tenant",
+        "touched",
+        "touched_ms",
+    )
 
     def __init__(self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None) -> None:
         self.tenant = batch.tenant
         self.row_name = batch.row
         self.partition = partition
         self.key = key
-        self.row = Row(keys.is_campaign_row(batch.row), raw)
+        campaign = keys.is_campaign_row(batch.row)
+        self.campaign_id = unquote(keys.campaign_of_row(batch.row)[0]) if campaign else None
+        self.row = Row(campaign, raw)
         self.counted = self.row.counts.copy()
         self.touched: dict[int, _Touched] = {}
         self.learned = False
@@ -192,6 +205,8 @@ class _Work:
         if event.template and self.row.learn(event):
             self.learned = True
         if self.row.campaign and (event.provider or event.detail):
+            if touched.texts is None:
+                touched.texts = {}
             touched.texts[slots.name_of(after, event)] = event
 
     def store(self) -> bool:
@@ -278,12 +293,12 @@ def _delivery_state(work: _Work, touched: _Touched, notification: str, name: str
     channel, _, device = name.partition("/")
     plan, shared = touched.after.plan, work.row.shared
     assert plan is not None
-    text = touched.texts.get(name)
+    text = touched.texts.get(name) if touched.texts else None
     return DeliveryState(
         delivery_id=keys.delivery_id(notification, name) if name else notification,
         notification_id=notification,
         tenant=work.tenant,
-        campaign_id=unquote(keys.campaign_of_row(work.row_name)[0]) if work.row.campaign else None,
+        campaign_id=work.campaign_id,
         user_id=plan.user_id,
         template=plan.template or shared.template,
         channel=channel,

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
-from consumers.round_trip import Script, Trip, Trips, script_beside
-from schemas import keys, stores, timeline
+from consumers.round_trip import Script, Trip, script_beside
+from schemas import keys, timeline
 from schemas.errors import Poison
-from schemas.messages import Channel, Delivery
+from schemas.messages import Delivery
 from schemas.reasons import ParkReason
 
 TAKE = script_beside(__file__, "claim_entry.lua", "claim_take.lua")
@@ -32,7 +29,6 @@ MAX_TAKEOVERS = 3
 """The third takeover makes no call any more: the delivery kills its workers."""
 NUMBERS_MAX = (255, 65_535 - MAX_TAKEOVERS)
 """Highest generation and record call that fit a claim."""
-CANCEL_KEPT_S = 30 * 86_400
 
 _HEADER = struct.Struct(">BBHHI4s")  # the lease end's six bytes are read as two numbers
 _SINGLE = struct.Struct(">cIHHI")
@@ -240,52 +236,6 @@ class RedisClaims:
 
     def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
         trip.execute_command("EVALSHA", MARK.sha, 1, bid.claim_key, token, "G", self._keep_s)
-
-
-class RedisCancellations:
-    """Body of `schemas.stores.Cancellations`: the flag first, so that no claim after it can miss it; then the look."""
-
-    def __init__(self, trips: Trips, epoch: stores.Epoch) -> None:
-        self._trips = trips
-        self._epoch = epoch
-
-    async def cancel(self, tenant: str, user_id: str, intent: str) -> Sequence[tuple[str, str]] | None:
-        trip = self._trips.begin()
-        trip.execute_command("SET", keys.redis_cancel(tenant, user_id, intent), 1, "EX", CANCEL_KEPT_S)
-        trip.execute_command("GET", keys.redis_plan(tenant, user_id, intent))
-        self._epoch.ask(trip)
-        _, plan, epoch = await trip.execute()
-        self._epoch.check(epoch)
-        return None if plan is None else await self._states(tenant, user_id, intent, plan)
-
-    async def _states(self, tenant: str, user_id: str, intent: str, plan: bytes) -> Sequence[tuple[str, str]]:
-        planned, later = planned_suffixes(plan)
-        suffixes = [*planned, *later]
-        trip = self._trips.begin()
-        for suffix in suffixes:
-            trip.execute_command("GET", keys.redis_claim(tenant, user_id, f"{intent}:{suffix}"))
-        replies = zip(suffixes, await trip.execute(), strict=True)
-        return [
-            (suffix, _stoppable(None if raw is None else unpacked_entry(raw)))
-            for suffix, raw in replies
-            if raw is not None or suffix in planned
-        ]
-
-
-def planned_suffixes(plan: bytes) -> tuple[list[str], list[str]]:
-    """(suffixes put into a lane, suffixes that a fallback may add) of a plan as the planners store it:
-    `row|slot|[[[channel, device, reason, next], ...], fallback channels]`; a reason means it ended unsent.
-    """
-    parts, fallback = orjson.loads(plan.split(b"|", 2)[2])
-    sent_out = [keys.delivery_suffix(Channel(channel), device) for channel, device, reason, _ in parts if not reason]
-    return sent_out, [keys.delivery_suffix(Channel(channel)) for channel in fallback]
-
-
-def _stoppable(entry: Entry | None) -> str:
-    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped."""
-    if entry is None or entry.given_back or entry.verdict in (VerdictClass.WAITING, VerdictClass.ENDED):
-        return "waiting"
-    return "sent" if entry.verdict is VerdictClass.SENT else "sending"
 
 
 def unpacked_entry(raw: bytes) -> Entry:

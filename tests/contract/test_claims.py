@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from consumers import claims
+from consumers import cancellations, claims
 from consumers.claims import Answer, Bid, Claims, Entry, Settled, Taken, VerdictClass
 from consumers.round_trip import RedisTrips, Trips
 from schemas import keys, stores
@@ -330,7 +330,7 @@ class TestCancellations:
         epoch = stores.Epoch()
         epoch.run_id = b"this-run"
         await redis.set(keys.REDIS_EPOCH, b"this-run")
-        body = claims.RedisCancellations(RedisTrips(redis, claims.SCRIPTS), epoch)
+        body = cancellations.RedisCancellations(RedisTrips(redis, claims.SCRIPTS), epoch)
         return await body.cancel("default", user_id, intent)
 
     async def test_what_was_never_planned_is_stopped_as_a_whole(self, redis: Redis) -> None:

@@ -1,5 +1,14 @@
 """ROOF. Chooses concrete parts, reads settings, starts processes. Nobody imports it.
 
-In reading order: cli, commands, settings, sections, processes, running, ready, roles, up, children, logs,
-provision, blueprint, broker_state, redis_client, local, simulators, demo, reference.
+In reading order.
+The command: `cli` (every verb), `commands` (those that need more than a line), `settings` (the only reader of file
+and environment) and `sections`, `running` (one role until it is told to stop), `ready` (how it says that it works),
+`logs`.
+A process: `processes` (one short function each), `ground` (what all stand on), `engines`, `senders`, `serving` (HTTP
+ports), `redis_client`.
+A machine: `up` (the supervisor), `roles` (what it runs), `fork_client` and `fork_server` (how it starts them),
+`children`.
+The broker: `catalogue` (what it must have), `provision`, `blueprint` (the difference), `broker_state` (what it has).
+Around it: `local` (Kafka and Redis to develop against), `simulators` (stand-ins for providers), `demo`, `reference`
+(the generated pages).
 """

@@ -1,7 +1,13 @@
 """GROUND. The promises of the system, pure: no client library.
 
-In reading order. Words: messages, outcomes, reasons, content, records, errors, clock.
-Identity and places: keys, partitions, topics, metrics. Bytes: codec, compiled, schema_files, avro.
-Who is reached how: policies, contacts, facets, stores, timeline.
-What became of it: states, slots, packed_slots, rows, counts, reports.
+In reading order.
+Words: `messages` (what travels), `outcomes` (what a provider can answer), `reasons` (why something was not sent),
+`content` (what a template made), `records` (what handlers get and answer, and the ports to the log), `errors` (by who
+must act), `clock`.
+Identity and places: `keys` (every id and key), `partitions` (murmur2), `topics` (the catalogue), `metrics`.
+Bytes: `codec` (bytes <-> message), `compiled` (schemas as functions), `schema_files`, and the folder `avro`.
+Who is reached how: `policies` (what a template decides), `contacts` (where a person can be reached), `facets` (how a
+profile lies on its topic), `stores` (ports of what two rooms use), `timeline` (an entry of it).
+What became of it: `states` (one delivery), `slots` (one notification), `packed_slots` (its bytes), `rows` (a page of
+them), `counts` (of a campaign), `reports` (what a callback says).
 """

@@ -1,1 +1,4 @@
-"""The commands of `tidings` that need more than a line: local, simulate, keys, users. `cli.py` names them all."""
+"""The commands of `tidings` that need more than a line; `cli.py` names them all.
+
+In reading order: `keys` (create), `users` (import), `local` (up, down), `simulate` (the stand-ins for providers).
+"""

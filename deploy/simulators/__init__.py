@@ -1,4 +1,5 @@
 """Stand-ins for the outside world; they share no code with the rooms, so one error is not made twice.
 
-In reading order: run, http_provider, smtp_server, faults, ledger, callbacks.
+In reading order: `run` (all of them), `http_provider` (a gateway), `smtp_server` (a mail server), `faults` (what goes
+wrong on demand), `ledger` (what arrived), `callbacks` (reports, signed), `control` (what one can ask of them).
 """

@@ -1,5 +1,8 @@
-"""The HTTP API: one module per resource, all behind the door of `app`.
+"""The HTTP API: one module per resource, all behind one door.
 
-In reading order: app, parts, trace, problems, bodies, notifications, notification_status, cancellation,
-campaigns, campaign_answers, people, users, user_notifications, suppressions, inbox, health, registry, openapi.
+On the road, in reading order: `app` (every request passes it), `parts` (what it is made of), `trace` (which request
+this is), `problems` (answers that say what was wrong), `bodies` (JSON in and out), `notifications`,
+`notification_status` (what GET tells), `cancellation` (DELETE), `campaigns`, `campaign_answers`.
+Beside it: `people` (what the resources about people share), `users`, `user_notifications`, `suppressions`, `inbox`;
+for machines: `health`, `registry` (the schemas), `openapi`.
 """

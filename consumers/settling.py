@@ -97,8 +97,11 @@ class Settling:
             await self._news.wait()
             self._news.clear()
             await self._sleep(self._options.every_s)
-            while self._waiting or self._published or self._given_back:
+            await self._flush(settled)
+            while len(self._waiting) >= self._options.at_most:
                 await self._flush(settled)
+            if self._waiting:
+                self._news.set()
             if not self._news.is_set():
                 self._idle.set()
 

@@ -33,34 +33,29 @@ _CHANNELS = tuple(Channel)
 
 def pack(slot: Slot) -> bytes:
     """The slot's bytes, the same for the same content."""
-    plan, end, wait, found = slot.plan, slot.end, slot.wait, slot.deliveries
+    plan, found, added, end, wait = slot
     planned = plan.names if plan is not None else ()
-    others = _others(slot, planned)
-    parts = [_SLOT.pack(_slot_flags(slot), len(planned) << 4 | len(others))]
+    others = _others(found, added, planned)
+    flags = (_HAS_PLAN if plan is not None else 0) | (_HAS_END if end is not None else 0)
+    raw = _SLOT.pack(flags | (_HAS_WAIT if wait is not None else 0), len(planned) << 4 | len(others))
     if plan is not None:
         user = plan.user_id.encode()
-        parts += (_PLAN.pack(*split(plan.source_offset), len(user)), user)
+        raw += _PLAN.pack(plan.source_offset >> 32, plan.source_offset & 0xFFFFFFFF, len(user)) + user
     if end is not None:
-        parts.append(_SLOT_END.pack(end.kind, end.reason, end.at_ms // 1000))
+        raw += _SLOT_END.pack(end.kind, end.reason, end.at_ms // 1000)
     if wait is not None:
-        parts.append(_WAIT.pack(wait.generation, wait.hop, wait.kind, wait.reason, wait.until_ms // 1000))
+        raw += _WAIT.pack(wait.generation, wait.hop, wait.kind, wait.reason, wait.until_ms // 1000)
     for name in planned:
-        parts.append(_pack_delivery(name, found.get(name, states.UNTOUCHED), name in slot.added))
+        raw += _pack_delivery(name, found.get(name, states.UNTOUCHED), name in added)
     for name in others:
-        parts.append(_pack_delivery(name, found.get(name, states.UNTOUCHED), name in slot.added))
-    return b"".join(parts)
+        raw += _pack_delivery(name, found.get(name, states.UNTOUCHED), name in added)
+    return raw
 
 
-def _others(slot: Slot, planned: tuple[str, ...]) -> list[str]:
-    if not slot.added and len(slot.deliveries) <= len(planned) and all(n in planned for n in slot.deliveries):
+def _others(found: dict[str, Delivery], added: frozenset[str], planned: tuple[str, ...]) -> list[str]:
+    if not added and (not found or found.keys() <= set(planned)):
         return []
-    return sorted(slot.added.union(slot.deliveries).difference(planned))
-
-
-def _slot_flags(slot: Slot) -> int:
-    flags = _HAS_PLAN if slot.plan is not None else 0
-    flags |= _HAS_END if slot.end is not None else 0
-    return flags | _HAS_WAIT if slot.wait is not None else flags
+    return sorted(added.union(found).difference(planned))
 
 
 def unpack(raw: bytes) -> Slot:
@@ -103,6 +98,8 @@ def _unpack_deliveries(raw: bytes, at: int, count: int) -> tuple[list[str], dict
 def _pack_delivery(name: str, delivery: Delivery, added: bool) -> bytes:
     """At most 24 bytes: name 6, calls 1, masks 5, call 11 (7 beside a wait) or end 7, wait 9 (5 beside those)."""
     first, head = _packed_name(name)
+    if delivery is states.UNTOUCHED:
+        return b"%c\0%b\0" % (first | _ADDED if added else first, head)
     wait, settled, delivered, bounced, doubled, sent, complained, calls = delivery
     first |= (_ADDED if added else 0) | (_COMPLAINED if complained else 0) | (_SENT_ONCE if sent else 0)
     flags, body = _pack_settled(settled, wait is not None)
@@ -115,7 +112,7 @@ def _pack_delivery(name: str, delivery: Delivery, added: bool) -> bytes:
     if wait is not None:
         flags |= _WAITS
         body += _pack_wait(wait, settled is not None)
-    return bytes((first, flags)) + head + bytes((calls,)) + body
+    return b"%c%c%b%c%b" % (first, flags, head, calls, body)
 
 
 def _pack_settled(settled: Call | End | None, waits: bool) -> tuple[int, bytes]:

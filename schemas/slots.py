@@ -130,7 +130,7 @@ def visible(slot: Slot) -> list[tuple[str, Delivery]]:
     """Name and parts of every delivery that people may see: those that count, then those outside the plan."""
     names, found = counted(slot), slot.deliveries
     seen = [(name, found.get(name, UNTOUCHED)) for name in names]
-    if not found.keys() <= set(names):
+    if found and not found.keys() <= set(names):
         seen += [(name, found[name]) for name in sorted(found) if name not in names and name[0] != "#"]
     return seen
 
@@ -236,13 +236,14 @@ def _with_better_plan(slot: Slot, plan: Plan) -> Slot:
     if slot.plan is not None and slot.plan <= plan:
         return slot
     if plan.source_offset == NO_OFFSET or not (slot.deliveries or slot.added):
-        return slot._replace(plan=plan, wait=slot.wait if plan.source_offset == NO_OFFSET else None)
+        wait = slot.wait if plan.source_offset == NO_OFFSET else None
+        return Slot(plan, slot.deliveries, slot.added, slot.end, wait)
     deliveries = slot.deliveries
     for index, name in enumerate(plan.names):
         if (parts := deliveries.get(f"#{index}")) is not None:
             deliveries = {key: kept for key, kept in deliveries.items() if key != f"#{index}"}
             deliveries[name] = states.join(deliveries.get(name, UNTOUCHED), parts)
-    return _bounded(slot._replace(plan=plan, wait=None, deliveries=deliveries))
+    return _bounded(Slot(plan, deliveries, slot.added, slot.end, None))
 
 
 def _with_slot_event(slot: Slot, event: StatusEvent, kind: int, exact: bool) -> Slot:

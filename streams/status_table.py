@@ -7,7 +7,7 @@ between repeats the merge, which then changes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -30,6 +30,8 @@ Park = Callable[[Record, str, str], Outgoing]
 TICK_ROW = "tick"
 """Row of a tick record: its one event's at_ms is the time by which old rows of the partition are to be deleted."""
 POSITION_BITS = 8
+KNOWN_ROWS = 500
+"""Rows whose notification ids are kept, about 12 MB when all are full pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class StatusTable:
         self._ids = ids
         self._park = park
         self._owned: dict[int, _Partition] = {}
+        self._known_ids: OrderedDict[bytes, dict[int, str]] = OrderedDict()
 
     def merge(self, records: Sequence[Record], load: Load) -> Merged:
         """Merges the records, in order. Raises nothing for what a record holds: that is parked."""
@@ -128,11 +131,24 @@ class StatusTable:
             told = slots.changes(touched.before, touched.after)
             if not told:
                 continue
-            notification = self._ids.notification_id(work.tenant, keys.Address(work.row_name, index))
+            notification = self._notification_id(work, index)
             for name, shown in told:
                 states[shown.state] += 1
                 message = _delivery_state(work, touched, notification, name, shown)
                 yield Outgoing(self._topics.state, message.delivery_id.encode(), codec.encode(message))
+
+    def _notification_id(self, work: _Work, index: int) -> str:
+        """The id of a slot; those of the rows touched last are kept, as a recipient changes several times."""
+        known = self._known_ids.get(work.key)
+        if known is None:
+            known = self._known_ids[work.key] = {}
+            if len(self._known_ids) > KNOWN_ROWS:
+                self._known_ids.popitem(last=False)
+        found = known.get(index)
+        if found is None:
+            address = keys.Address(work.row_name, index)
+            found = known[index] = self._ids.notification_id(work.tenant, address)
+        return found
 
 
 def tick(at_ms: int) -> StatusBatch:

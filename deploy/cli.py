@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deploy import logs, roles, running, settings, up
+from deploy import fork_client, logs, roles, running, settings, up
 from schemas.errors import Misconfigured, TidingsError, Transient
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
@@ -61,66 +61,67 @@ def _settings(config: Path | None) -> settings.Settings:
     return settings.load(config or (here if here.exists() else None))
 
 
-def _run_role(role: str, config: Path | None, *arguments: Any) -> None:
-    """Runs the function of that name in `processes`, imported only now: no role pays for another's libraries."""
+def _run_role(room: str, role: str, config: Path | None, *arguments: Any) -> None:
+    """Runs the function named after the role in a module of `processes` that is imported only now."""
     chosen = _settings(config)
     logs.set_up(role)
-    processes = importlib.import_module("deploy.processes")
-    running.run(role, lambda: getattr(processes, role.replace(" ", "_").replace(".", "_"))(chosen, *arguments))
+    processes = importlib.import_module(f"deploy.processes.{room}")
+    name = role.partition(" ")[0] if room == "facing_out" else role.replace(" ", "_")
+    running.run(role, lambda: getattr(processes, name)(chosen, *arguments))
 
 
 @app.command()
 def api(config: Config = None) -> None:
     """Serve the HTTP API."""
-    _run_role("api", config)
+    _run_role("facing_in", "api", config)
 
 
 @app.command()
 def callbacks(config: Config = None) -> None:
     """Take the providers' webhooks."""
-    _run_role("callbacks", config)
+    _run_role("facing_in", "callbacks", config)
 
 
 @route.command("requests")
 def route_requests(config: Config = None) -> None:
     """Transactional singles to their lanes."""
-    _run_role("route requests", config)
+    _run_role("facing_across", "route requests", config)
 
 
 @route.command("bulk")
 def route_bulk(config: Config = None) -> None:
     """Bulk singles to their lanes, at the pace dispatch grants."""
-    _run_role("route bulk", config)
+    _run_role("facing_across", "route bulk", config)
 
 
 @route.command("callbacks")
 def route_callbacks(config: Config = None) -> None:
     """Raw callbacks to status events."""
-    _run_role("route callbacks", config)
+    _run_role("facing_across", "route callbacks", config)
 
 
 @route.command("recipients")
 def route_recipients(config: Config = None) -> None:
     """Profiles and suppressions to Redis."""
-    _run_role("route recipients", config)
+    _run_role("facing_across", "route recipients", config)
 
 
 @app.command()
 def dispatch(config: Config = None) -> None:
     """Release campaign pages: fair, paced; one of them leads."""
-    _run_role("dispatch", config)
+    _run_role("facing_across", "dispatch", config)
 
 
 @streams.command("fan_out")
 def fan_out(config: Config = None) -> None:
     """Pages to deliveries."""
-    _run_role("fan_out", config)
+    _run_role("on_faust", "fan_out", config)
 
 
 @streams.command("status")
 def status(config: Config = None) -> None:
     """Status events to rows, public state and reads."""
-    _run_role("status", config)
+    _run_role("on_faust", "status", config)
 
 
 @app.command()
@@ -132,15 +133,13 @@ def work(
     if channel not in ("push", "email", "sms", "inapp") or priority not in ("", *settings.PRIORITIES):
         raise Misconfigured(f"{lane!r} is no lane; write a channel, or one of its lanes like push.bulk")
     priorities = (priority,) if priority else settings.PRIORITIES
-    chosen = _settings(config)
-    processes = importlib.import_module("deploy.processes")
-    running.run(f"work {lane}", lambda: processes.work(chosen, channel, priorities))
+    _run_role("facing_out", f"work {lane}", config, channel, priorities)
 
 
 @app.command()
 def forward(config: Config = None) -> None:
     """Waiting rooms back to lanes, when due."""
-    _run_role("forward", config)
+    _run_role("facing_out", "forward", config)
 
 
 @app.command("up")
@@ -148,12 +147,13 @@ def up_(config: Config = None) -> None:
     """Run everything on this machine."""
     chosen = _settings(config)
     options = ("--config", str(config.resolve())) if config else ()
-    wanted = tuple(roles.of(chosen))
-    supervisor = up.Supervisor(wanted, options, chosen.up.logs, up.own_command())
+    forks = fork_client.ForkClient("deploy.cli", roles.MODULES, chosen.up.logs / "fork-server.log")
+    supervisor = up.Supervisor(tuple(roles.of(chosen)), options, chosen.up.logs, forks)
 
     async def whole() -> None:
-        await _provision_patiently(chosen)
-        await supervisor.run(chosen.up.ready_within_s)
+        async with forks:  # imports while the broker is looked at
+            await _provision_patiently(chosen)
+            await supervisor.run(chosen.up.ready_within_s)
 
     running.run("up", whole)
 
@@ -171,7 +171,7 @@ async def _provision_patiently(chosen: settings.Settings) -> None:
 
 
 async def _provision(chosen: settings.Settings, apply: bool) -> list[str]:
-    changes: list[str] = await importlib.import_module("deploy.processes").provision(chosen, apply)
+    changes: list[str] = await importlib.import_module("deploy.catalogue").provision(chosen, apply)
     return changes
 
 

@@ -6,14 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from aiohttp import web
-
 from consumers.engine import Engine, EngineOptions
 from consumers.loop.deferred import DeferredOptions
 from consumers.loop.handout import HandoutOptions
 from consumers.loop.options import KafkaOptions
 from consumers.loop.outbox import OutboxOptions
-from deploy import ground as grounds
 from deploy import ready
 from deploy.ground import Ground
 from retry_topics.dead_letters import DeadLetters
@@ -86,11 +83,3 @@ async def cancelled(tasks: Sequence[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def serve(app: web.Application, listen: str) -> None:
-    """Serves the application until the process is told to stop."""
-    with grounds.bound(listen) as door:
-        async with grounds.serving(app, door):
-            ready.tell()
-            await asyncio.Event().wait()

@@ -6,28 +6,27 @@ import asyncio
 import logging
 import os
 import random
-import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from aiohttp import web
 from confluent_kafka import TopicCollection
-from redis.asyncio import Redis
 
-from deploy import provision, redis_client
+from deploy import catalogue, provision, redis_client
 from deploy.blueprint import Blueprint
 from deploy.broker_state import TIMEOUT_S, Broker, translated
 from deploy.settings import Settings
-from producers.api.parts import EntryLogs
 from producers.publisher import KafkaPublisher, PublisherOptions
 from schemas import keys, policies
 from schemas.clock import SystemClock
-from schemas.errors import Misconfigured
 from schemas.stores import Epoch
 from schemas.topics import Topics
 from streams.log_reader import KafkaLogReader
 from streams.tails import KafkaTails
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +75,11 @@ class Ground:
         self.stack.push_async_callback(made.close)
         return made
 
-    def entry_logs(self) -> EntryLogs:
-        """The log epoch of every entry topic."""
+    def entry_epochs(self) -> dict[str, str]:
+        """Entry topic -> its log epoch."""
         names = [topic for tenant in self.tenants for topic in self.entry_topics(tenant)]
         region = self.settings.region
-        return EntryLogs({name: keys.log_epoch(region, self.broker.topic_ids[name]) for name in names})
+        return {name: keys.log_epoch(region, self.broker.topic_ids[name]) for name in names}
 
     def entry_topics(self, tenant: str) -> tuple[str, str]:
         return self.topics.requests(tenant), self.topics.requests_bulk(tenant)
@@ -95,26 +94,12 @@ class Ground:
         return f"{os.uname().nodename}-{os.getpid()}"
 
 
-def topics_of(settings: Settings) -> Topics:
-    """The catalogue of this deployment."""
-    return Topics(settings.topic_prefix, tuple(settings.tenants))
-
-
-def blueprint(settings: Settings) -> Blueprint:
-    """What the broker must have."""
-    topics = topics_of(settings)
-    replicas = settings.kafka.replication_factor
-    return Blueprint(
-        topics.specs(), topics.groups(), settings.kafka.partitions == "production", replicas, 2 if replicas > 2 else 1
-    )
-
-
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Ground]:
     """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
     kafka = settings.kafka.client()
-    topics = topics_of(settings)
-    broker = await asyncio.to_thread(_checked, Broker(kafka), blueprint(settings))
+    topics = catalogue.topics_of(settings)
+    broker = await asyncio.to_thread(_checked, Broker(kafka), catalogue.blueprint(settings))
     epoch = Epoch()
     async with AsyncExitStack() as stack:
         redis = redis_client.connect(settings.redis.url, epoch)
@@ -132,39 +117,6 @@ async def opened(settings: Settings) -> AsyncIterator[Ground]:
             rng=random.Random(),
             policies=policies.read_policies(settings.templates.path),
         )
-
-
-@contextmanager
-def bound(listen: str) -> Iterator[socket.socket]:
-    """The listening socket of "host:port" (port 0: any free one). Raises Misconfigured when it is taken."""
-    host, _, port = listen.rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind((host.strip("[]"), int(port)))
-        except OSError as error:
-            raise Misconfigured(f"cannot listen on {listen}: {error.strerror}; free it or change the setting") from None
-        yield door
-
-
-def url_of(door: socket.socket) -> str:
-    """Where others on the network reach the socket."""
-    host, port = door.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@asynccontextmanager
-async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
-    """Serves the application on the socket."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, door).start()
-        log.info("http.listening", extra={"url": url_of(door)})
-        yield
-    finally:
-        await runner.cleanup()
 
 
 def _checked(broker: Broker, wanted: Blueprint) -> Identity:

@@ -1,4 +1,4 @@
-"""The roles of a deployment: what each is called on the command line and which function of `processes` runs it."""
+"""The roles of a deployment: what each is called on the command line, and the modules that they live in."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ ONE_OF_EACH = (
     ("streams", "status"),
     ("forward",),
 )
+
+MODULES = tuple(f"deploy.processes.{room}" for room in ("facing_in", "facing_across", "on_faust", "facing_out"))
+"""What the roles import beside the command line itself."""
 
 
 def of(settings: Settings) -> Iterator[Role]:

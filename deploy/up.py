@@ -1,23 +1,23 @@
-"""`tidings up`: every role as a child process on one machine, restarted when it dies, stopped together.
+"""`tidings up`: every role as a process of its own on one machine, restarted when it dies, stopped together.
 
-Each child's log is a file of its own; `processes.json` beside them names the running process ids.
+`fork_server.py` starts them. Each role's log is a file of its own; `processes.json` beside them names the running
+process ids.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import os
-import sys
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy import children, ready, roles, running
+from deploy import ready, roles, running
+from deploy.fork_client import Child, ForkClient
 from deploy.local import places
-from schemas.errors import Misconfigured
+from schemas.errors import Misconfigured, Transient
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +35,20 @@ class Waits:
 
 
 class Supervisor:
-    """Keeps a list of roles running. command: what starts the `tidings` program in a child.
-
-    is_ready: by name, set when the role first works.
-    """
+    """Keeps a list of roles running. forks: is entered already. is_ready: by name, set when the role first works."""
 
     def __init__(
         self,
         wanted: Sequence[roles.Role],
         options: Sequence[str],
         logs: Path,
-        command: Sequence[str],
+        forks: ForkClient,
         waits: Waits | None = None,
     ) -> None:
         self._wanted = tuple(wanted)
         self._options = tuple(options)
         self._logs = logs
-        self._command = tuple(command)
+        self._forks = forks
         self._waits = waits or Waits()
         self._running: dict[str, int] = {}
         self.is_ready = {role.name: asyncio.Event() for role in wanted}
@@ -97,7 +94,11 @@ class Supervisor:
     async def _once(self, role: roles.Role) -> int:
         """Runs one child to its end; ends it when this task is cancelled."""
         pipe = ready.Pipe()
-        child = await self._spawn(role, pipe)
+        try:
+            child = await self._spawn(role, pipe)
+        except Transient as error:
+            log.error("up.process_not_started", extra={"child": role.name, "error": str(error)})
+            return running.TRY_LATER
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(self._note_ready(role, pipe))
             try:
@@ -108,36 +109,24 @@ class Supervisor:
                 await self._end(child)
         return code
 
-    async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> asyncio.subprocess.Process:
+    async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> Child:
         path = self._log_of(role.name)
         if path.exists() and path.stat().st_size > LOG_MOST_BYTES:
             path.replace(path.with_suffix(".log.1"))
-        with path.open("ab") as output:
-            child = await asyncio.create_subprocess_exec(
-                *self._command,
-                *role.words,
-                *self._options,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **pipe.environment()},
-                pass_fds=(pipe.give,),
-                start_new_session=True,
-                preexec_fn=children.end_with_parent(),
-            )
-        pipe.started()
+        try:
+            with path.open("ab") as output:
+                child = await self._forks.start((*role.words, *self._options), output.fileno(), pipe.give)
+        finally:
+            pipe.started()
         self._note(role.name, child.pid)
         return child
 
-    async def _end(self, child: asyncio.subprocess.Process) -> None:
-        if child.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            child.terminate()
+    async def _end(self, child: Child) -> None:
+        child.send(signal.SIGTERM)
         try:
-            await asyncio.wait_for(asyncio.shield(child.wait()), self._waits.stop_within_s)
+            await asyncio.wait_for(child.wait(), self._waits.stop_within_s)
         except TimeoutError:
-            child.kill()
+            child.send(signal.SIGKILL)
             await child.wait()
 
     async def _note_ready(self, role: roles.Role, pipe: ready.Pipe) -> None:
@@ -157,8 +146,3 @@ class Supervisor:
         unfinished = self._logs / "processes.json.part"
         unfinished.write_text(json.dumps(self._running, indent=1))
         unfinished.replace(self._logs / "processes.json")
-
-
-def own_command() -> tuple[str, ...]:
-    """This very program, whatever it was installed as."""
-    return (sys.executable, "-m", "deploy.cli")

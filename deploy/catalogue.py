@@ -1,0 +1,38 @@
+"""The topics and groups of this deployment, and the broker made to match them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from deploy import provision as provisioning
+from deploy.blueprint import Blueprint
+from deploy.broker_state import Broker
+from deploy.settings import Settings
+from schemas.topics import Topics
+
+
+def topics_of(settings: Settings) -> Topics:
+    """The catalogue of this deployment."""
+    return Topics(settings.topic_prefix, tuple(settings.tenants))
+
+
+def blueprint(settings: Settings) -> Blueprint:
+    """What the broker must have."""
+    topics = topics_of(settings)
+    replicas = settings.kafka.replication_factor
+    return Blueprint(
+        topics.specs(), topics.groups(), settings.kafka.partitions == "production", replicas, 2 if replicas > 2 else 1
+    )
+
+
+async def provision(settings: Settings, apply: bool) -> list[str]:
+    """How the broker differs from the catalogue, a line each; with apply, made to match."""
+    return await asyncio.to_thread(_provision, settings, apply)
+
+
+def _provision(settings: Settings, apply: bool) -> list[str]:
+    broker, wanted = Broker(settings.kafka.client()), blueprint(settings)
+    changes = provisioning.plan(broker, wanted)
+    if apply:
+        provisioning.apply(broker, wanted, changes)
+    return [str(change) for change in changes]

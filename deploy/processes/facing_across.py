@@ -1,0 +1,158 @@
+"""The processes between topics: routes and dispatch. Those on Faust are in `on_faust.py`."""
+
+from __future__ import annotations
+
+import secrets
+
+from deploy import ground as grounds
+from deploy import senders
+from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
+from deploy.ground import Ground
+from deploy.processes import shared
+from deploy.settings import Settings
+from producers import requests
+from producers.callbacks import http_provider
+from retry_topics.dead_letters import DeadLetters
+from schemas.messages import Channel, NotificationRequested, Priority
+from streams.backlog import Backlog
+from streams.callbacks import RouteCallbacks
+from streams.campaigns import Campaigns
+from streams.dispatch import Dispatch
+from streams.grants import Grants, Purse
+from streams.inbox import RedisInbox
+from streams.leader import KafkaLeadership, LeaderOptions
+from streams.page_reader import PageReader, ReadAhead
+from streams.rebuild import Rebuild
+from streams.recipients import RedisProfiles, RedisSuppressions
+from streams.recipients_apply import Applier
+from streams.recipients_route import RouteRecipients
+from streams.release import Releases
+from streams.route import Doors, Entry, Route
+
+
+async def route_requests(settings: Settings) -> None:
+    """Transactional singles to their lanes."""
+    async with grounds.opened(settings) as ground:
+        await _route(ground, "route requests", Priority.TRANSACTIONAL, None)
+
+
+async def route_bulk(settings: Settings) -> None:
+    """Bulk singles to their lanes, at the pace that dispatch grants."""
+    async with grounds.opened(settings) as ground:
+        await _route(ground, "route bulk", Priority.BULK, Purse(ground.redis, ground.instance))
+
+
+async def route_callbacks(settings: Settings) -> None:
+    """Raw callbacks to status events and suppressions."""
+    async with grounds.opened(settings) as ground:
+        publisher = ground.publisher(FAST_MS)
+        readers = {name: http_provider.read for name, used in settings.providers.items() if used.kind == "http"}
+        handler = RouteCallbacks(
+            readers,
+            ground.ids,
+            ground.redis,
+            RedisSuppressions(ground.redis, ground.epoch),
+            publisher,
+            ground.topics,
+            ground.clock,
+        )
+        await run(engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_FAST_S))
+
+
+async def route_recipients(settings: Settings) -> None:
+    """Profiles, opt-outs, suppressions, cancels and inbox to Redis; rebuilds it when it was lost."""
+    async with grounds.opened(settings) as ground:
+        profiles = RedisProfiles(ground.redis, ground.epoch)
+        barred = RedisSuppressions(ground.redis, ground.epoch)
+        box = RedisInbox(ground.redis, ground.epoch, ground.clock)
+        topic = shared.facet_topic(ground)
+        applier = Applier(ground.redis, profiles, barred, box, topic, ground.topics, ground.clock)
+        log_id = "/".join(ground.broker.topic_ids[name] for name in sorted(applier.topics))
+        rebuild = Rebuild(
+            ground.redis,
+            ground.epoch,
+            applier,
+            ground.log_reader(),
+            ground.broker.partitions,
+            log_id,
+            secrets.token_hex(16),
+        )
+        handler = RouteRecipients(applier, rebuild)
+        publisher = ground.publisher(BULK_MS)
+        await run(engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S), rebuild.run())
+
+
+async def dispatch(settings: Settings) -> None:
+    """Campaign pages and grants, by one leader."""
+    async with grounds.opened(settings) as ground:
+        publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
+        letters = DeadLetters(ground.topics, ground.clock)
+        ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
+        grants = Grants(ground.redis)
+        lanes = {
+            ground.topics.lane(c, p): ground.broker.partitions[ground.topics.lane(c, p)]
+            for c in Channel
+            for p in Priority
+        }
+        releases = Releases(
+            ground.policies,
+            ahead,
+            Backlog(reader, ground.redis, lanes, ground.clock),
+            grants,
+            senders.ProviderRates(ground).usable,
+            ground.topics,
+            {name: tenant.weight for name, tenant in settings.tenants.items()},
+            ground.clock,
+        )
+        leadership = KafkaLeadership(
+            ground.kafka,
+            ground.topics.leader,
+            ground.topics.group("dispatch"),
+            ground.instance,
+            publisher,
+            ground.clock,
+            LeaderOptions(session_timeout_s=settings.dispatch.session_s),
+        )
+        await leadership.start()
+        ground.stack.push_async_callback(leadership.close)
+        campaigns = Campaigns(ground.topics, ground.policies)
+        await shared.ready_and(
+            Dispatch(
+                campaigns,
+                releases,
+                ahead,
+                grants,
+                leadership,
+                ground.tails(),
+                publisher,
+                ground.topics,
+                ground.clock,
+            ).run()
+        )
+
+
+async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:
+    settings, epochs = ground.settings, ground.entry_epochs()
+    topic_of = ground.topics.requests if priority is Priority.TRANSACTIONAL else ground.topics.requests_bulk
+    entries = {topic_of(name): Entry(name, epochs[topic_of(name)], priority) for name in settings.tenants}
+    limits = requests.Limits()
+
+    def check_event(event: NotificationRequested, now_ms: int) -> NotificationRequested:
+        return requests.check_event(event, ground.policies, now_ms, limits)
+
+    letters = DeadLetters(ground.topics, ground.clock)
+    doors = Doors(check_event, letters.parked, RedisProfiles(ground.redis, ground.epoch))
+    handler = Route(
+        entries,
+        ground.policies,
+        doors,
+        ground.redis,
+        ground.epoch,
+        ground.topics,
+        ground.ids,
+        ground.clock,
+        purse,
+    )
+    bulk = priority is Priority.BULK
+    publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
+    await run(engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S))

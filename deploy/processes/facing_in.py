@@ -1,0 +1,95 @@
+"""The processes the world speaks to: the API and the webhooks of providers."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+from consumers.cancellations import RedisCancellations
+from consumers.round_trip import RedisTrips
+from deploy import ground as grounds
+from deploy.engines import FAST_MS
+from deploy.ground import Ground
+from deploy.processes import shared
+from deploy.serving import serve
+from deploy.settings import Settings
+from producers import auth, campaign_view, idempotency
+from producers.api import app as api_app
+from producers.api import inbox as inbox_routes
+from producers.api import people, suppressions, user_notifications, users
+from producers.api.parts import ApiParts, EntryLogs
+from producers.callbacks import server, signatures
+from schemas.records import Publisher
+from streams.inbox import RedisInbox
+from streams.recipients import RedisProfiles, RedisSuppressions
+from streams.timelines import RedisTimeline
+
+
+async def api(settings: Settings) -> None:
+    """The HTTP API."""
+    async with grounds.opened(settings) as ground:
+        publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()
+        campaigns = campaign_view.CampaignView(ground.topics, ground.clock)
+        await campaigns.open(tails)
+        parts = ApiParts(
+            publisher=publisher,
+            log=reader,
+            reads=await shared.reads(ground),
+            cancellations=RedisCancellations(RedisTrips(ground.redis, ()), ground.epoch),
+            idempotency=idempotency.Idempotency(
+                ground.redis, ground.epoch, ground.clock, partial(secrets.token_hex, 16)
+            ),
+            campaigns=campaigns,
+            keys=_keys(settings),
+            ids=ground.ids,
+            topics=ground.topics,
+            entries=EntryLogs(ground.entry_epochs()),
+            policies=ground.policies,
+            clock=ground.clock,
+            random_bytes=secrets.token_bytes,
+        )
+        app = api_app.build_app(parts)
+        about_people = _people(ground, publisher)
+        for resource in (users, suppressions, inbox_routes, user_notifications):
+            resource.register(app, about_people)
+        await serve(app, settings.api.listen)
+
+
+async def callbacks(settings: Settings) -> None:
+    """The providers' webhooks."""
+    async with grounds.opened(settings) as ground:
+        verifiers = {
+            name: signatures.StandardWebhooks(name, [provider.callback_secret.get_secret_value()])
+            for name, provider in settings.providers.items()
+            if provider.callback_secret.get_secret_value()
+        }
+        parts = server.CallbackParts(
+            ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock
+        )
+        await serve(server.build_app(parts), settings.callbacks.listen)
+
+
+def _people(ground: Ground, publisher: Publisher) -> people.PeopleParts:
+    box = RedisInbox(ground.redis, ground.epoch, ground.clock)
+    ground.stack.push_async_callback(box.close)
+    return people.PeopleParts(
+        publisher,
+        ground.topics,
+        shared.facet_topic(ground),
+        RedisProfiles(ground.redis, ground.epoch),
+        RedisSuppressions(ground.redis, ground.epoch),
+        box,
+        RedisTimeline(ground.redis, ground.epoch),
+        ground.clock,
+    )
+
+
+def _keys(settings: Settings) -> auth.Keys:
+    found = [
+        auth.ApiKey(key.hash.removeprefix("sha256:"), name, frozenset(auth.Scope(scope) for scope in key.scopes))
+        for name, tenant in settings.tenants.items()
+        for key in tenant.keys
+    ]
+    made = auth.Keys(found, next(iter(settings.tenants)))
+    made.check_listen(settings.api.listen.rpartition(":")[0])
+    return made

@@ -1,0 +1,39 @@
+"""The processes towards the providers: workers of lanes, and the forwarder that brings records back to lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from consumers.loop.deferred import DeferredOptions
+from consumers.loop.handout import HandoutOptions
+from deploy import ground as grounds
+from deploy import senders
+from deploy.engines import FAST_MS, GATHER_FAST_S, engine, run, together
+from deploy.settings import Settings
+from retry_topics.forwarder import Forwarder, read_behind_ms
+from schemas.messages import Channel, Priority
+
+
+async def work(settings: Settings, channel: str, priorities: Sequence[str]) -> None:
+    """The senders of a channel's lanes."""
+    async with grounds.opened(settings) as ground:
+        lanes = [senders.lane(ground, Channel(channel), Priority(priority)) for priority in priorities]
+        first, *others = lanes
+        await together(first, *others)
+
+
+async def forward(settings: Settings) -> None:
+    """Waiting rooms back to lanes, when due."""
+    async with grounds.opened(settings) as ground:
+        await run(
+            engine(
+                ground,
+                "forward",
+                Forwarder(ground.topics, ground.clock),
+                ground.publisher(FAST_MS),
+                gather_s=GATHER_FAST_S,
+                handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics)),
+                deferred=DeferredOptions(records=200_000),
+                reader=ground.log_reader(),
+            )
+        )

@@ -1,0 +1,76 @@
+"""The processes on Faust: fan-out and status. Nobody else pays for its libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from deploy import ground as grounds
+from deploy import serving
+from deploy.engines import BULK_MS
+from deploy.ground import Ground
+from deploy.processes import shared
+from deploy.settings import Settings
+from retry_topics.dead_letters import DeadLetters
+from streams import agents
+from streams.fan_out import FanOut
+from streams.recipients import RedisProfiles
+from streams.status_process import StatusOptions, StatusProcess
+
+
+async def fan_out(settings: Settings) -> None:
+    """Pages to deliveries."""
+    async with grounds.opened(settings) as ground:
+        publisher = ground.publisher(BULK_MS)
+        profiles = RedisProfiles(ground.redis, ground.epoch)
+        expander = FanOut(
+            ground.policies,
+            profiles,
+            ground.redis,
+            ground.epoch,
+            publisher,
+            ground.topics,
+            ground.clock,
+            await shared.reads(ground),
+        )
+        letters = DeadLetters(ground.topics, ground.clock)
+        process = agents.fanning_out(
+            ground.topics, _faust(ground, "fan_out"), expander.expand, publisher, letters.letter
+        )
+        await shared.ready_and(process.run())
+
+
+async def status(settings: Settings) -> None:
+    """Status events to rows, public state and reads."""
+    async with grounds.opened(settings) as ground:
+        publisher = ground.publisher(BULK_MS)
+        letters = DeadLetters(ground.topics, ground.clock)
+        count = ground.broker.partitions[ground.topics.status]
+        with serving.bound(settings.streams.listen) as door:
+            chosen = StatusOptions(_faust(ground, "status"), serving.url_of(door), count)
+            process = StatusProcess(
+                ground.topics,
+                chosen,
+                ground.ids,
+                letters.letter,
+                publisher,
+                ground.log_reader(),
+                ground.redis,
+                ground.clock,
+            )
+            async with serving.serving(process.view, door):
+                await shared.ready_and(process.run())
+
+
+def _faust(ground: Ground, role: str) -> agents.FaustOptions:
+    """One folder and one fixed member name per process: a quick restart moves no partitions."""
+    settings = ground.settings
+    folder = settings.streams.folder / (settings.topic_prefix + role)
+    own_name = hashlib.sha256(f"{os.uname().nodename} {folder}".encode()).hexdigest()[:16]
+    return agents.FaustOptions(
+        ground.kafka,
+        folder,
+        instance=own_name,
+        session_s=settings.streams.session_s,
+        commit_every_s=settings.streams.commit_every_s,
+    )

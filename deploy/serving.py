@@ -1,0 +1,57 @@
+"""Opens a role's HTTP port and serves an application on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from aiohttp import web
+
+from deploy import ready
+from schemas.errors import Misconfigured
+
+log = logging.getLogger(__name__)
+
+
+async def serve(app: web.Application, listen: str) -> None:
+    """Serves the application until the process is told to stop."""
+    with bound(listen) as door:
+        async with serving(app, door):
+            ready.tell()
+            await asyncio.Event().wait()
+
+
+@contextmanager
+def bound(listen: str) -> Iterator[socket.socket]:
+    """The listening socket of "host:port" (port 0: any free one). Raises Misconfigured when it is taken."""
+    host, _, port = listen.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            raise Misconfigured(f"cannot listen on {listen}: {error.strerror}; free it or change the setting") from None
+        yield door
+
+
+def url_of(door: socket.socket) -> str:
+    """Where others on the network reach the socket."""
+    host, port = door.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
+    """Serves the application on the socket."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, door).start()
+        log.info("http.listening", extra={"url": url_of(door)})
+        yield
+    finally:
+        await runner.cleanup()

@@ -175,13 +175,17 @@ class Handout:
 
     def _wake_at(self, due_ms: int) -> None:
         """Hands out again at this time, or earlier if that was wanted already."""
-        delay_s = min(TICK_S, max(0.001, (due_ms - self._clock.now_ms()) / 1000))
         loop = asyncio.get_running_loop()
-        if self._timer is not None and not self._timer.cancelled():
-            if loop.time() < self._timer.when() <= loop.time() + delay_s:
+        when_s = loop.time() + min(TICK_S, max(0.001, (due_ms - self._clock.now_ms()) / 1000))
+        if self._timer is not None:
+            if self._timer.when() <= when_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_later(delay_s, self.hand_out)
+        self._timer = loop.call_at(when_s, self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None  # first of all: a timer may fire a little before its time, and must not look pending
+        self.hand_out()
 
     async def _read_again(self) -> None:
         """Brings back records of which only the place was kept."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from consumers.loop import assignment, commits, options, pressure
 from consumers.loop.tracker import Tracker
@@ -107,6 +107,7 @@ class KafkaSide:
             self._consumer = Consumer(
                 self._settings | {"error_cb": self._on_error, "on_commit": self._commits.answered}
             )
+            self._ends = Consumer(self._settings)
             self._consumer.subscribe(
                 list(self._options.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -233,16 +234,22 @@ class KafkaSide:
             log.warning("engine.lost_all_brokers", extra={"group": self._options.group, "error": error.str()})
 
     def _look_at_ends(self) -> None:
-        """Notes where the partitions end; an answer also shows that the brokers are there (again)."""
-        for tracker in self._trackers.values():
-            place = TopicPartition(tracker.topic, tracker.partition)
-            try:
-                _, tracker.end = self._consumer.get_watermark_offsets(place, timeout=ENDS_S)
-            except KafkaException:
-                return
-            if self.brokers_away:
-                self.brokers_away = False
-                log.info("engine.brokers_are_back", extra={"group": self._options.group})
+        """Notes where the partitions end; an answer also shows that the brokers are there (again).
+
+        Asked by a client of its own, which joins nothing: on the consumer's connection each question would wait
+        behind a fetch, half a second long where nothing comes.
+        """
+        asked = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in self._trackers]
+        try:
+            found = self._ends.offsets_for_times(asked, timeout=ENDS_S) if asked else []
+        except KafkaException:
+            return
+        for place in found:
+            if place.error is None:
+                self._trackers[place.topic, place.partition].end = place.offset
+        if found and self.brokers_away:
+            self.brokers_away = False
+            log.info("engine.brokers_are_back", extra={"group": self._options.group})
 
     def _finish(self, error: BaseException | None) -> BaseException | None:
         """Commits what is done, leaves the group and closes the client, in time or by ending the process."""
@@ -257,6 +264,7 @@ class KafkaSide:
         self._trackers.clear()
         try:
             self._consumer.close()
+            self._ends.close()
         except BaseException as failure:
             error = error or failure
         watchdog.cancel()

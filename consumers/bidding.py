@@ -47,7 +47,7 @@ class Bidder:
         seat, ready = await self._choose(ready, states)
         again: list[Sending] = []
         while ready and seat is not None:
-            tokens = await self._tokens(len(ready), seat)
+            tokens = await self._tokens(min(len(ready), self._options.claims_at_once), seat)
             if not tokens:
                 self._teller.defer(ready, self._options.token_pause_ms)
                 break

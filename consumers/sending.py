@@ -42,6 +42,7 @@ class Stores:
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """in_flight: deliveries taken from the lane and not answered; calls_at_once: of them, at the provider.
+    claims_at_once: in one round trip, so that no token dies in a long queue.
 
     deadline_s: hard end of a call; a claim with less than deadline_s + lease_margin_s left is given back.
     token_wait_s: how long a batch waits for tokens before it goes back to the lane for token_pause_ms;
@@ -53,6 +54,7 @@ class WorkerOptions:
 
     in_flight: int = 2_000
     calls_at_once: int = 256
+    claims_at_once: int = 100
     lease_s: float = 30.0
     deadline_s: float = 5.0
     lease_margin_s: float = 5.0

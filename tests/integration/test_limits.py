@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from consumers import limits
 from consumers.round_trip import RedisTrips
+from schemas import keys
 from schemas.clock import SystemClock
 from schemas.messages import Priority
 
@@ -70,6 +71,38 @@ async def test_bulk_alone_never_takes_the_part_reserved_for_transactional(redis:
     await crew.work(8, Priority.BULK, wanted=200)
     assert crew.most_in_one_second() <= 0.7 * (1000 + 100)
     assert len(crew.calls[Priority.BULK]) >= 0.9 * 0.7 * 1000 * RUN_S
+
+
+def pockets(redis: Redis, rate: limits.Rate, provider: str, priority: Priority, count: int) -> list[limits.Pocket]:
+    trips, options = RedisTrips(redis, limits.SCRIPTS), limits.LimitOptions()
+    return [limits.Pocket(trips, SystemClock(), provider, rate, priority, f"{n}", options) for n in range(count)]
+
+
+@pytest.mark.parametrize(("priority", "most"), [(Priority.BULK, 35), (Priority.TRANSACTIONAL, 50)])
+async def test_all_pockets_together_hold_no_more_than_half_the_burst(
+    redis: Redis, priority: Priority, most: int
+) -> None:
+    """Of bulk without the reserve. Nobody spends, and the rate would give out much more."""
+    workers = pockets(redis, limits.Rate(100_000, 100), uuid.uuid4().hex, priority, 40)
+    taken = await asyncio.gather(*(worker.take(20, wait_s=0.05) for worker in workers))
+    now_s = SystemClock().steady_s()
+    assert sum(len(tokens) for tokens in taken) > 0
+    assert sum(token.expires_s > now_s for tokens in taken for token in tokens) <= most
+
+
+async def test_after_a_long_rest_no_more_than_half_the_burst_has_gathered(redis: Redis) -> None:
+    provider = uuid.uuid4().hex
+    (worker,) = pockets(redis, limits.Rate(1, 100), provider, Priority.TRANSACTIONAL, 1)
+    (first,) = await worker.take(1, wait_s=1)
+    assert worker.spend(first)
+    key = keys.redis_bucket(provider)
+    filled_us = int(await redis.hget(key, "t"))  # type: ignore[misc]
+    await redis.hset(key, "t", str(filled_us - 3_600_000_000))  # type: ignore[misc]
+    got = 0
+    while tokens := await worker.take(10, wait_s=0):
+        got += sum(worker.spend(token) for token in tokens)
+    assert 45 <= got <= 51
+    await worker.close()
 
 
 async def test_one_worker_keeps_a_fast_provider_busy_with_few_questions(redis: Redis) -> None:

@@ -246,6 +246,20 @@ async def test_while_redis_is_away_everything_waits_in_the_lane(bench: SenderBen
 @pytest.mark.parametrize("epoch", [None, b"another run"])
 async def test_an_emptied_or_rolled_back_redis_counts_as_away(bench: SenderBench, epoch: bytes | None) -> None:
     bench.trips.epoch = epoch
+    bench.people.write("7", stores.Profile(1, erased=True))
+    answers = await bench.send(deliveries.single(), deliveries.single("7"))
+    assert [deferred_ms(answer, bench.clock) for answer in answers] == [1_000, 1_000]
+    assert bench.provider.calls == []
+
+
+async def test_a_redis_emptied_between_the_look_and_the_claim_sends_nothing(bench: SenderBench) -> None:
+    take = bench.claims.ask_take
+
+    def empty_first(*args: Any) -> None:
+        bench.trips.epoch = None
+        take(*args)
+
+    bench.claims.ask_take = empty_first  # type: ignore[method-assign,assignment]
     (answer,) = await bench.send(deliveries.single())
     assert deferred_ms(answer, bench.clock) == 1_000
     assert bench.provider.calls == []

@@ -59,6 +59,7 @@ class Teller:
             # Whoever took the claim over decides how it goes on: a second chain of retries must not begin.
             sending.finish(Done())
         else:
+            _count(sending, verdict)
             self._publish(sending, verdict, entry.call, entry.token)
 
     def stop(self, sending: Sending, found: Verdict | Wait) -> None:
@@ -133,13 +134,13 @@ class Teller:
 
     def _end(self, sending: Sending, verdict: Verdict) -> None:
         """Without a claim of its own there is nothing to settle."""
+        _count(sending, verdict)
         self._publish(sending, verdict, sending.delivery.call, b"")
 
     def _publish(self, sending: Sending, verdict: Verdict, call: int, token: bytes) -> None:
         numbers = Numbers(call, sending.lapsed)
         publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, sending.address)
         acked = partial(self._settling.published, sending.bid, token) if token else None
-        _count(sending, verdict)
         sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR))
 
     def _timeline(self, sending: Sending, verdict: Verdict) -> bytes:

@@ -98,7 +98,7 @@ def counted(slot: Slot) -> tuple[str, ...]:
 
 
 def tally(slot: Slot) -> Tally:
-    """How the slot counts. A recipient counts once, by its furthest delivery."""
+    """How the slot counts. A recipient counts once, by its furthest delivery, and only once there is a plan."""
     if slot is EMPTY:
         return NOTHING
     names = counted(slot)
@@ -111,10 +111,10 @@ def tally(slot: Slot) -> Tally:
         if slot.end is None:
             return Tally(planned, 0, 0, 0, 0, doubled)
         return Tally(planned, 0, 0, slot.end.kind, slot.end.reason, doubled)
+    if not planned:
+        return Tally(doubled=doubled)
     sent, delivered, (kind, reason) = _furthest(slot.deliveries, names)
-    return (
-        Tally(planned, sent, delivered, kind, reason, doubled) if planned else Tally(0, sent, delivered, 0, 0, doubled)
-    )
+    return Tally(planned, sent, delivered, kind, reason, doubled)
 
 
 def is_finished(slot: Slot) -> bool:
@@ -124,6 +124,13 @@ def is_finished(slot: Slot) -> bool:
 
 def has_plan(slot: Slot) -> bool:
     return slot.plan is not None and slot.plan.source_offset != NO_OFFSET
+
+
+def outside(slot: Slot) -> int:
+    """How many deliveries the slot knows that its plan does not name; 0 while it has no plan."""
+    if not has_plan(slot) or slot.deliveries.keys() <= set(counted(slot)):
+        return 0
+    return len(slot.deliveries.keys() - set(counted(slot)))
 
 
 def visible(slot: Slot) -> list[tuple[str, Delivery]]:

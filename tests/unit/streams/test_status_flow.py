@@ -200,6 +200,16 @@ async def test_campaign_rows_are_found_without_reading_singles(road: StatusRoad)
     assert found == [b"acme/c.a.0", b"acme/c.b.7", b"zoo/c.a.0", b"zoo/c.b.7"]
 
 
+async def test_a_delivery_outside_the_plan_is_measured_once(road: StatusRoad) -> None:
+    before = metrics.STATUS_LATE._value.get()
+    await road.write(
+        batch(planned("email")), batch(event(E.SENT, "sms"), event(E.SENT)), batch(event(E.DELIVERED, "sms"))
+    )
+    await road.read()
+    await road.read()
+    assert metrics.STATUS_LATE._value.get() == before + 1
+
+
 async def test_merges_are_measured(road: StatusRoad) -> None:
     before = metrics.STATUS_TRANSITIONS.labels("sent")._value.get()
     await road.write(batch(planned("email", accepted_at_ms=START_MS), event(E.SENT)))

@@ -52,7 +52,7 @@ def _policy(config: dict[str, str]) -> str:
 
 def _metrics() -> Iterator[str]:
     yield f"# Metrics\n\n{_NOTE}"
-    yield "Every process serves its own at `/metrics`. Counters end in `_total`.\n"
+    yield "Every process counts its own; `api` and `callbacks` serve them at `/metrics`. Counters end in `_total`.\n"
     yield "| metric | kind | labels | meaning |\n|---|---|---|---|"
     for metric in metrics.catalogue():
         described = next(iter(metric.describe()))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from consumers.engine import Engine, EngineOptions
 from consumers.loop.deferred import DeferredOptions
 from consumers.loop.handout import HandoutOptions
 from consumers.loop.options import KafkaOptions
-from consumers.loop.outbox import OutboxOptions
+from consumers.loop.outbox import OutboxOptions, Park
 from deploy import ready
 from deploy.ground import Ground
 from retry_topics.dead_letters import DeadLetters
@@ -18,8 +19,11 @@ from schemas.records import Handler, LogReader, Publisher
 
 FAST_MS, BULK_MS = 1.0, 20.0
 """Linger of a publisher: for latency, for throughput."""
-GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.05
+GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.2
 """How long an engine gathers answers before it writes them together."""
+
+Condition = Callable[[], Coroutine[Any, Any, object]]
+"""Returns when something has come about."""
 
 
 def engine(
@@ -32,8 +36,9 @@ def engine(
     handout: HandoutOptions | None = None,
     deferred: DeferredOptions | None = None,
     reader: LogReader | None = None,
+    park: Park | None = None,
 ) -> Engine:
-    """The engine of `role` on the topics that the catalogue gives its group."""
+    """The engine of `role` on the topics that the catalogue gives its group. park: how a hopeless record is parked."""
     group = ground.topics.group(role)
     settings = ground.settings.engine
     options = EngineOptions(
@@ -47,21 +52,32 @@ def engine(
         handout=handout or HandoutOptions(),
         deferred=deferred or DeferredOptions(),
     )
-    park = DeadLetters(ground.topics, ground.clock).parked
+    park = park or DeadLetters(ground.topics, ground.clock).parked
     return Engine(handler, publisher, options, ground.kafka, park, rng=ground.rng, clock=ground.clock, reader=reader)
 
 
-async def run(engine: Engine, *beside: Coroutine[Any, Any, None]) -> None:
-    """Runs the engine and what belongs to it until the process is told to stop; then ends the engine cleanly."""
+async def run(engine: Engine, *beside: Coroutine[Any, Any, None], once: Sequence[Condition] = ()) -> None:
+    """Runs the engine and what belongs to it until the process is told to stop; then ends the engine cleanly.
 
-    async def tell_once_assigned() -> None:
-        await engine.signals.reached("assigned")
-        ready.tell()
-
+    once: what must have come about, beside the assignment of partitions, before the process can work.
+    """
+    assigned = partial(engine.signals.reached, "assigned")
     try:
-        await together(engine.run(), tell_once_assigned(), *beside)
+        await telling(engine.run(), (assigned, *once), *beside)
     finally:
         await engine.stop()
+
+
+async def telling(
+    first: Coroutine[Any, Any, None], once: Sequence[Condition], *beside: Coroutine[Any, Any, None]
+) -> None:
+    """Runs all as `together` does; tells the supervisor that the process can work when all of `once` came about."""
+
+    async def tell() -> None:
+        await asyncio.gather(*(condition() for condition in once))
+        ready.tell()
+
+    await together(first, tell(), *beside)
 
 
 async def together(first: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:

@@ -29,8 +29,11 @@ ONE_OF_EACH = (
     ("forward",),
 )
 
-MODULES = tuple(f"deploy.processes.{room}" for room in ("facing_in", "facing_across", "on_faust", "facing_out"))
-"""What the roles import beside the command line itself."""
+MODULES = (
+    *(f"deploy.processes.{room}" for room in ("facing_in", "facing_across", "on_faust", "facing_out")),
+    *(f"faust.{part}" for part in ("app", "tables", "topics", "assignor.partition_assignor")),
+)
+"""What the roles import beside the command line itself; those of Faust when an application is made."""
 
 
 def of(settings: Settings) -> Iterator[Role]:

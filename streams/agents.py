@@ -61,13 +61,18 @@ class FaustOptions:
 
 
 class FaustProcess:
-    """Runs one Faust application inside the calling event loop until it is stopped or something fails."""
+    """Runs one Faust application inside the calling event loop until it is stopped or something fails.
+
+    settled: set once it has got its first partitions, or knows that there are none for it, and works.
+    """
 
     def __init__(self, app: faust.App) -> None:
         self.app = app
         self._stop = asyncio.Event()
         self._failure: asyncio.Future[None] | None = None
+        self.settled = asyncio.Event()
         app.sensors.add(faust_patches.FailedSends(self.fail))
+        app.sensors.add(faust_patches.Settled(self.settled))
 
     async def run(self, *beside: Awaitable[None]) -> None:
         """Until `stop`. Raises what ended it; then the process must end. beside: loops that run as long."""
@@ -345,5 +350,5 @@ def _credentials(kafka: Mapping[str, str]) -> Any:
 
 def _quiet() -> None:
     """Faust tells of every step; only what needs a person is kept."""
-    for name in ("faust", "mode", "aiokafka"):
+    for name in ("faust", "mode", "aiokafka", faust_patches.__name__):
         logging.getLogger(name).setLevel(logging.WARNING)

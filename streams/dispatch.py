@@ -52,7 +52,10 @@ class DispatchOptions:
 
 
 class Dispatch:
-    """The leader's loop. Every instance follows the campaigns; only the one that leads acts."""
+    """The leader's loop. Every instance follows the campaigns; only the one that leads acts.
+
+    followed: set once it knows what was in the log when it started.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Dispatch:
         self._clock = clock
         self._options = options or DispatchOptions()
         self._stopping = asyncio.Event()
+        self.followed = asyncio.Event()
         self._forgot_at_ms = clock.now_ms()
 
     async def run(self) -> None:
@@ -87,7 +91,10 @@ class Dispatch:
         while not self._stopping.is_set():
             epoch = self._leadership.epoch
             try:
-                if epoch is None:
+                if not self.followed.is_set():
+                    await self._until_stopped_or(view.caught_up())
+                    self.followed.set()
+                elif epoch is None:
                     await self._until_stopped_or(self._leadership.acquired())
                 elif epoch != led_epoch:
                     await self._until_stopped_or(view.caught_up())

@@ -78,6 +78,17 @@ class FailedSends(faust.Sensor):
         self._on_failure(exc)
 
 
+class Settled(faust.Sensor):
+    """Sets the event when a rebalance is through: partitions known, tables restored, reading begun."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        super().__init__()
+        self._event = event
+
+    def on_rebalance_end(self, app: Any, state: Any) -> None:
+        self._event.set()
+
+
 def new_offset(self: Any, tp: Any) -> int | None:
     """The offset that may be committed: never past a record that was handed out and not acknowledged yet."""
     in_work = min((message.offset for message in self._unacked_messages if message.tp == tp), default=None)

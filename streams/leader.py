@@ -49,7 +49,10 @@ class LeaderOptions:
 
 
 class KafkaLeadership:
-    """Body of Leadership. instance: a name of this process, unique among all."""
+    """Body of Leadership. instance: a name of this process, unique among all.
+
+    joined: set once the group has decided who leads; who does not stands by.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class KafkaLeadership:
         self._owns = False
         self._claim: asyncio.Task[None] | None = None
         self._acquired = asyncio.Event()
+        self.joined = asyncio.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="leadership", daemon=True)
 
@@ -152,6 +156,7 @@ class KafkaLeadership:
         for partition in partitions:
             partition.offset = OFFSET_END
         consumer.assign(partitions)
+        self._tell(self.joined.set)
         if partitions:
             self._tell(self._gained)
 

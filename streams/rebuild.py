@@ -50,6 +50,7 @@ class Rebuild:
 
     partitions: topic -> how many the broker has. log_id: stands for the topics themselves (a hash of their ids):
     another one means that they were created anew. token: this process's own, any unique text.
+    trusted: set once Redis could be trusted for the first time.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Rebuild:
         self._token = token
         self._options = options or RebuildOptions()
         self._script = redis_door.script("rebuild.lua")
+        self.trusted = asyncio.Event()
 
     async def run(self) -> None:
         """Looks for ever, until cancelled. Never raises for what Redis or the log do."""
@@ -98,6 +100,8 @@ class Rebuild:
             await self._rebuild("all" if stored is None or is_foreign else "recent")
             is_trusted = True
         metrics.REDIS_DOWN.set(not is_trusted)
+        if is_trusted:
+            self.trusted.set()
         return is_trusted
 
     async def note_applied(self, records: Sequence[Record]) -> None:

@@ -50,7 +50,7 @@ class StatusOptions:
 
 
 class StatusProcess:
-    """One member of the group that keeps the status rows."""
+    """One member of the group that keeps the status rows. settled: set once its first rows are restored."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class StatusProcess:
         self._sweep = Sweep(self._flow, clock)
         self._watch = Watch(self._flow, reader, topics, clock)
         self._faust = agents.merging(topics, options.faust, self._flow)
+        self.settled = self._faust.settled
         self.view: web.Application = StatusView(self._flow, self._owner, options.partition_count).app()
 
     async def run(self) -> None:

@@ -6,7 +6,7 @@ import secrets
 
 from deploy import ground as grounds
 from deploy import senders
-from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
+from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run, telling
 from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.settings import Settings
@@ -79,7 +79,8 @@ async def route_recipients(settings: Settings) -> None:
         )
         handler = RouteRecipients(applier, rebuild)
         publisher = ground.publisher(BULK_MS)
-        await run(engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S), rebuild.run())
+        loop = engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S)
+        await run(loop, rebuild.run(), once=[rebuild.trusted.wait])
 
 
 async def dispatch(settings: Settings) -> None:
@@ -116,19 +117,10 @@ async def dispatch(settings: Settings) -> None:
         await leadership.start()
         ground.stack.push_async_callback(leadership.close)
         campaigns = Campaigns(ground.topics, ground.policies)
-        await shared.ready_and(
-            Dispatch(
-                campaigns,
-                releases,
-                ahead,
-                grants,
-                leadership,
-                ground.tails(),
-                publisher,
-                ground.topics,
-                ground.clock,
-            ).run()
+        work = Dispatch(
+            campaigns, releases, ahead, grants, leadership, ground.tails(), publisher, ground.topics, ground.clock
         )
+        await telling(work.run(), [work.followed.wait, leadership.joined.wait])
 
 
 async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:

@@ -7,7 +7,7 @@ import os
 
 from deploy import ground as grounds
 from deploy import serving
-from deploy.engines import BULK_MS
+from deploy.engines import BULK_MS, telling
 from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.settings import Settings
@@ -37,7 +37,7 @@ async def fan_out(settings: Settings) -> None:
         process = agents.fanning_out(
             ground.topics, _faust(ground, "fan_out"), expander.expand, publisher, letters.letter
         )
-        await shared.ready_and(process.run())
+        await telling(process.run(), [process.settled.wait])
 
 
 async def status(settings: Settings) -> None:
@@ -59,7 +59,7 @@ async def status(settings: Settings) -> None:
                 ground.clock,
             )
             async with serving.serving(process.view, door):
-                await shared.ready_and(process.run())
+                await telling(process.run(), [process.settled.wait])
 
 
 def _faust(ground: Ground, role: str) -> agents.FaustOptions:

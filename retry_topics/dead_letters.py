@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas import metrics, topics
+from schemas import codec, keys, metrics, topics
 from schemas.clock import Clock
-from schemas.reasons import ParkReason
+from schemas.errors import Poison
+from schemas.messages import Delivery, EventKind, StatusEvent
+from schemas.reasons import ParkReason, Reason
 from schemas.records import Done, Headers, Outgoing, Record, RowEvent
 
 ERROR_TEXT_BYTES = 512
@@ -40,6 +42,24 @@ class DeadLetters:
         parked_now = self.letter(record, reason, text)
         metrics.DEAD_LETTERS.labels(parked_now.topic, reason).inc()
         return Done(publish=(parked_now,), events=tuple(events), parked=reason in STOPPING)
+
+    def parked_delivery(self, record: Record, reason: str, text: str) -> Done:
+        """Parks a record of a lane or tier. A readable delivery ends as failed: its campaign must not wait for it."""
+        try:
+            delivery = codec.decode(record.value, Delivery)
+        except Poison:
+            return self.parked(record, reason, text)
+        event = StatusEvent(
+            slot=delivery.slot,
+            kind=EventKind.FAILED,
+            at_ms=self._clock.now_ms(),
+            delivery=keys.delivery_suffix(delivery.channel, delivery.device),
+            generation=delivery.generation,
+            reason=Reason.CRASHES_WORKER if reason == ParkReason.CRASHES_WORKER else Reason.INTERNAL_ERROR,
+            user_id=delivery.user_id,
+            template=delivery.template,
+        )
+        return self.parked(record, reason, text, (RowEvent(delivery.tenant, delivery.row, event),))
 
     def letter(self, record: Record, reason: str, text: str) -> Outgoing:
         """The record as it will lie in its dead letter topic: key, value and unknown headers as they were."""

@@ -10,6 +10,7 @@ from deploy import ground as grounds
 from deploy import senders
 from deploy.engines import FAST_MS, GATHER_FAST_S, engine, run, together
 from deploy.settings import Settings
+from retry_topics.dead_letters import DeadLetters
 from retry_topics.forwarder import Forwarder, read_behind_ms
 from schemas.messages import Channel, Priority
 
@@ -35,5 +36,6 @@ async def forward(settings: Settings) -> None:
                 handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics)),
                 deferred=DeferredOptions(records=200_000),
                 reader=ground.log_reader(),
+                park=DeadLetters(ground.topics, ground.clock).parked_delivery,
             )
         )

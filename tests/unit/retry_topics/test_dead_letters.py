@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from retry_topics import dead_letters
 from retry_topics.dead_letters import DeadLetters
-from schemas.reasons import ParkReason
+from schemas import codec
+from schemas.messages import EventKind
+from schemas.reasons import ParkReason, Reason
 from schemas.records import Record
 from schemas.topics import HEADERS_MAX_BYTES, Topics
+from tests.doubles.deliveries import single
 from tests.doubles.manual_clock import START_MS, ManualClock
 
 LETTERS = DeadLetters(Topics(), ManualClock())
@@ -84,3 +87,20 @@ def test_a_record_too_large_for_any_letter_leaves_a_note_of_its_place() -> None:
     assert note.value is None
     assert dict(note.headers)["tid-first-offset"] == b"41"
     assert b"too large" in dict(note.headers)["tid-error-text"]
+
+
+def test_a_parked_delivery_ends_as_failed_so_that_its_campaign_can_end() -> None:
+    delivery = single(campaign_id="spring", row="c.spring.3", slot=7)
+    record = Record("sms.bulk", 0, 5, b"k", codec.encode(delivery), (), 0)
+    done = LETTERS.parked_delivery(record, ParkReason.CRASHES_WORKER, "it ended its process")
+    (told,) = done.events
+    assert (told.row, told.event.slot, told.event.kind) == ("c.spring.3", 7, EventKind.FAILED)
+    assert (told.event.delivery, told.event.reason) == ("sms", Reason.CRASHES_WORKER)
+    assert done.publish[0].value == record.value
+
+
+def test_an_unreadable_lane_record_is_parked_without_a_status() -> None:
+    record = Record("sms.bulk", 0, 5, b"k", b"garbage", (), 0)
+    done = LETTERS.parked_delivery(record, ParkReason.UNDECODABLE, "no Avro")
+    assert done.events == ()
+    assert done.publish[0].value == b"garbage"

@@ -1,4 +1,4 @@
-"""Pages that lead somewhere, and a tree that names no machine of ours."""
+"""Pages that lead somewhere and name what exists, and a tree that names no machine of ours."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas import metrics
 from tests.tidy.house import ROOT, on_the_road, packages
 
 PAGES = [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")))]
@@ -25,24 +26,41 @@ OURS_ALONE = re.compile(
 """Paths of one machine, and hosts of package registries: the reader has others."""
 
 
-def links(page: str) -> Iterator[str]:
-    """Where a page leads inside the repository."""
-    text = FENCED.sub("", (ROOT / page).read_text())
-    for target in LINK.findall(text):
-        if not re.match(r"[a-z]+:|#", target):
-            yield target.partition("#")[0]
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    """Where a page leads inside the repository: (file, heading or "")."""
+    for target in LINK.findall(FENCED.sub("", page.read_text())):
+        if not re.match(r"[a-z]+:", target):
+            file, _, heading = target.partition("#")
+            yield (page.parent / file).resolve() if file else page, heading
+
+
+def headings(page: Path) -> set[str]:
+    """What a link may name behind "#", as the host of the repository makes it of a page's headings."""
+    found = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_to_a_file(page: str) -> None:
-    folder = (ROOT / page).parent
-    assert [target for target in links(page) if not (folder / target).exists()] == []
+def test_every_link_leads_somewhere(page: str) -> None:
+    lost = [
+        f"{target}#{heading}"
+        for target, heading in links(ROOT / page)
+        if not target.exists() or (heading and heading not in headings(target))
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_metric_that_a_page_names_exists(page: str) -> None:
+    known = {next(iter(metric.describe())).name for metric in metrics.catalogue()}
+    named = set(re.findall(r"`(tidings_[a-z_]+)`", (ROOT / page).read_text()))
+    assert named - known == set()
 
 
 @pytest.mark.parametrize("package", packages(*THE_ROAD))
 def test_the_journey_passes_every_module_on_the_road(package: str) -> None:
-    passed = {(JOURNEY.parent / target).resolve().relative_to(ROOT).as_posix() for target in links("docs/journey.md")}
-    assert [path for path in on_the_road(package) if path not in passed] == []
+    passed = {target for target, _ in links(JOURNEY)}
+    assert [path for path in on_the_road(package) if ROOT / path not in passed] == []
 
 
 def text_files() -> Iterator[Path]:

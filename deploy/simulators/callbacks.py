@@ -19,6 +19,8 @@ from deploy.simulators.faults import Faults, chance
 from deploy.simulators.ledger import Ledger
 
 BATCH = 100
+GATHER_S = 0.1
+"""How long the first report of a list waits for others, as providers with much to tell do."""
 POSTS_AT_ONCE = 4
 TRIES = 6
 RETRY_BASE_S = 0.25
@@ -75,6 +77,8 @@ class Callbacks:
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as posts:
             while True:
                 await self._await_due()
+                if len(self._pending) < BATCH:
+                    await asyncio.sleep(GATHER_S)
                 for service, bodies in self._take_due().items():
                     await self._free.acquire()
                     posts.create_task(self._post(session, service, bodies))

@@ -33,6 +33,6 @@ async def provision(settings: Settings, apply: bool) -> list[str]:
 def _provision(settings: Settings, apply: bool) -> list[str]:
     broker, wanted = Broker(settings.kafka.client()), blueprint(settings)
     changes = provisioning.plan(broker, wanted)
-    if apply:
+    if apply and changes:
         provisioning.apply(broker, wanted, changes)
     return [str(change) for change in changes]

@@ -155,7 +155,7 @@ def up_(config: Config = None) -> None:
             await _provision_patiently(chosen)
             await supervisor.run(chosen.up.ready_within_s)
 
-    running.run("up", whole)
+    running.run("up", whole, up.STOP_WITHIN_S)
 
 
 async def _provision_patiently(chosen: settings.Settings) -> None:

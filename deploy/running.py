@@ -22,17 +22,17 @@ STOP_WITHIN_S = 20.0
 Main = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run(role: str, main: Main) -> None:
+def run(role: str, main: Main, stop_within_s: float = STOP_WITHIN_S) -> None:
     """Runs `main` on uvloop. SIGTERM and SIGINT cancel it once; it tidies up as it is cancelled.
 
-    A role that is not done STOP_WITHIN_S after a signal is left where it is: the log and the leases cover it.
+    A role that is not done so long after a signal is left where it is: the log and the leases cover it.
     """
     logs.set_up(role)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(until_told(main))
+        runner.run(until_told(main, stop_within_s))
 
 
-async def until_told(main: Main) -> None:
+async def until_told(main: Main, stop_within_s: float) -> None:
     """Awaits `main`; returns quietly when a signal ended it. What it raises is raised."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(main())
@@ -43,7 +43,7 @@ async def until_told(main: Main) -> None:
         if not told:
             told = True
             log.info("process.stopping")
-            loop.call_later(STOP_WITHIN_S, _give_up)
+            loop.call_later(stop_within_s, _give_up, stop_within_s)
             task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,6 +57,6 @@ async def until_told(main: Main) -> None:
     log.info("process.stopped")
 
 
-def _give_up() -> None:
-    log.error("process.stop_took_too_long", extra={"after_s": STOP_WITHIN_S})
+def _give_up(after_s: float) -> None:
+    log.error("process.stop_took_too_long", extra={"after_s": after_s})
     os._exit(1)

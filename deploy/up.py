@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 BACKOFF_MOST_S = 15.0
 CALM_AFTER_S = 30.0
+STOP_WITHIN_S = running.STOP_WITHIN_S + 10
+"""Of the supervisor itself: longer than it waits for a role, which is longer than a role's own patience."""
 LOG_MOST_BYTES = 32 << 20
 
 

@@ -8,7 +8,6 @@ of all workers stay within rate + burst; bulk stays within the rate without the 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -70,22 +69,6 @@ class Tokens(Protocol):
     def give_back(self, token: Token) -> None:
         """No call comes of it."""
         ...
-
-
-class Unlimited:
-    """Tokens of a provider without a rate: the inbox."""
-
-    async def take(self, wanted: int, wait_s: float) -> list[Token]:
-        return [_ALWAYS] * wanted
-
-    def spend(self, token: Token) -> bool:
-        return True
-
-    def give_back(self, token: Token) -> None:
-        return None
-
-
-_ALWAYS = Token(math.inf, 0)
 
 
 class Pocket:

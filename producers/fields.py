@@ -21,7 +21,6 @@ from schemas.errors import Refused
 
 LOCALE_SHAPE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 TOKEN_MAX = 4096
-LAYOUT = frozenset("\n\r\t")
 """Control characters that a text for people may hold."""
 
 
@@ -67,12 +66,6 @@ def one_line(value: str) -> str:
     if any(char < " " or char == "\x7f" or "\x80" <= char <= "\x9f" for char in value):
         raise ValueError("must not hold control characters")
     return encodable(value)
-
-
-def plain_text(value: str) -> str:
-    """As one_line, but line breaks and tabs may stay."""
-    one_line("".join(char for char in value if char not in LAYOUT))
-    return value
 
 
 def encodable(value: str) -> str:

@@ -18,8 +18,3 @@ def ask_mark(pipeline: Pipeline, page: ReleasedPage) -> None:
     key = keys.redis_fanned(page.tenant, page.campaign_id)
     pipeline.execute_command("SETBIT", key, page.page, 1)
     pipeline.execute_command("EXPIRE", key, KEPT_S)
-
-
-def ask_count(pipeline: Pipeline, tenant: str, campaign_id: str) -> None:
-    """Appends one command, whose reply is the number of pages."""
-    pipeline.execute_command("BITCOUNT", keys.redis_fanned(tenant, campaign_id))

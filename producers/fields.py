@@ -21,7 +21,6 @@ from schemas.errors import Refused
 
 LOCALE_SHAPE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 TOKEN_MAX = 4096
-"""Control characters that a text for people may hold."""
 
 
 class Body(BaseModel):

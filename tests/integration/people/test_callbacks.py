@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from redis.asyncio import Redis
 
-from producers.callbacks import readers
+from producers.callbacks import http_provider
 from producers.callbacks.server import BODY_MAX, CallbackParts, build_app
 from producers.callbacks.signatures import StandardWebhooks
 from schemas import codec, keys
@@ -44,7 +44,7 @@ class World:
         self.suppressions = RedisSuppressions(redis, epoch)
         self.app = build_app(CallbackParts(self.log, self.log, TOPICS, {"gateway": self.webhooks}, self.clock))
         self.handler = RouteCallbacks(
-            {"gateway": readers.READERS["http"]},
+            {"gateway": http_provider.read},
             self.ids,
             redis,
             self.suppressions,

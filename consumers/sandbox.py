@@ -12,8 +12,9 @@ from functools import wraps
 from typing import Any
 
 from jinja2 import BaseLoader, StrictUndefined, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError, safe_range
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 
 MAX_TURNS = 20_000
 """Turns of all loops and calls of one rendering together."""
@@ -47,7 +48,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
         )
         self.turns = 0
-        self.concat = measured_concat  # type: ignore[method-assign,assignment]
+        self.concat = measured_concat  # type: ignore[method-assign]
         self.globals = {"range": safe_range, "dict": dict, "namespace": self.globals["namespace"]}
         self.filters |= {_COUNTED: self._counted, _MEASURED: measured_join}
         for name, measure in _MEASURES.items():
@@ -113,7 +114,7 @@ def measured_join(values: Iterable[Any]) -> str:
     return measured_concat(map(str, values))
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
@@ -164,4 +165,9 @@ def _joined(value: Any, d: Any = "", *_args: Any, **_kwargs: Any) -> int:
     return sum(len(str(item)) for item in value) + len(value) * len(str(d))
 
 
-_MEASURES = {"format": _formatted, "indent": _indented, "replace": _replaced, "join": _joined}
+_MEASURES: dict[str, Callable[..., int]] = {
+    "format": _formatted,
+    "indent": _indented,
+    "replace": _replaced,
+    "join": _joined,
+}

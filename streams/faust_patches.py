@@ -4,6 +4,8 @@
 2. `ProducerBuffer.flush` gives up after 100 ms without progress, and the commit goes on.
 3. A failed send is only logged, and the commit goes on: `FailedSends` ends the process instead.
 4. A record skipped because it was fetched before a rebalance is acknowledged in the new assignment.
+And one that makes restoring slow:
+5. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -19,7 +21,7 @@ from typing import Any
 import faust
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import Consumer
-from faust.transport.drivers.aiokafka import Producer
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer
 from faust.transport.producer import ProducerBuffer
 from mode.utils.futures import notify
 
@@ -30,12 +32,15 @@ log = logging.getLogger(__name__)
 FAUST_VERSION = "0.15.3"
 FLUSH_TIMEOUT_S = 60.0
 """A buffer that is not drained by then fails the commit, and with it the process."""
+FETCH_WAIT_MS = 200
+"""A rebalance asks for offsets three times over."""
 UNPATCHED = {
     "new_offset": Consumer._new_offset,
     "buffer_flush": ProducerBuffer.flush,
     "send_pending": ProducerBuffer._send_pending,
     "producer_flush": Producer.flush,
     "ack": Consumer.ack,
+    "worker_consumer": AIOKafkaConsumerThread._create_worker_consumer,
 }
 """The originals, for the tests that show why each repair is needed."""
 
@@ -47,6 +52,7 @@ def apply() -> None:
     ProducerBuffer._send_pending = send_pending
     Producer.flush = producer_flush
     Consumer.ack = ack
+    AIOKafkaConsumerThread._create_worker_consumer = worker_consumer
 
 
 def check_version() -> None:
@@ -112,6 +118,13 @@ def ack(self: Any, message: Any) -> bool:
         return False
     acked: bool = UNPATCHED["ack"](self, message)
     return acked
+
+
+def worker_consumer(self: Any, transport: Any) -> Any:
+    """The same client, whose fetches wait only so long for a record to come."""
+    made = UNPATCHED["worker_consumer"](self, transport)
+    made._fetch_max_wait_ms = FETCH_WAIT_MS
+    return made
 
 
 def original_new_offset(self: Any, tp: Any) -> int | None:

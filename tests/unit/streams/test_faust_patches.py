@@ -182,3 +182,13 @@ def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
     assert (conf.web_enabled, conf.topic_disable_leader, conf.topic_allow_declare) == (False, True, False)
     assert (conf.broker_max_poll_records, conf.stream_buffer_maxsize, conf.producer_acks) == (500, 2000, -1)
     assert conf.producer_max_request_size == 1_048_576
+
+
+async def test_an_empty_fetch_does_not_hold_up_a_restore_for_a_second_and_a_half(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    thread = app.consumer._thread
+    slow, quick = UNPATCHED["worker_consumer"](thread, app.transport), thread._create_worker_consumer(app.transport)
+    assert (slow._fetch_max_wait_ms, quick._fetch_max_wait_ms) == (1500, faust_patches.FETCH_WAIT_MS)
+    await slow.stop()
+    await quick.stop()
+    thread.thread_loop.close()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaException, TopicPartition
 
 from consumers.loop import starts
 from consumers.loop.tracker import ALONE_RECORDS, Tracker
@@ -20,17 +20,21 @@ log = logging.getLogger(__name__)
 BROKER_S = 10.0
 
 
-def begin(consumer: Any, partitions: Sequence[Any], strict_offsets: bool) -> list[Tracker]:
+def begin(consumer: Any, asking: Any, partitions: Sequence[Any], strict_offsets: bool) -> list[Tracker]:
     """A tracker for each partition, at its committed offset; without one, at the log's beginning.
 
-    Raises Misconfigured when strict and the committed offset lies below the log's start, Transient when the broker
-    does not answer.
+    asking: a client that reads nothing, for questions that must not wait behind a fetch. Raises Misconfigured when
+    strict and the committed offset lies below the log's start, Transient when the broker does not answer.
     """
     try:
         committed = consumer.committed(list(partitions), timeout=BROKER_S)
-        return [_begin_one(consumer, place, strict_offsets) for place in committed]
+        lows, highs = (_offsets(asking, partitions, which) for which in (OFFSET_BEGINNING, OFFSET_END))
     except KafkaException as error:
         raise Transient(f"the committed offsets cannot be read: {error}") from error
+    return [
+        _begin_one(place, lows[place.topic, place.partition], highs[place.topic, place.partition], strict_offsets)
+        for place in committed
+    ]
 
 
 def count_start(consumer: Any, trackers: Sequence[Tracker]) -> None:
@@ -44,8 +48,17 @@ def count_start(consumer: Any, trackers: Sequence[Tracker]) -> None:
         log.warning("engine.start_not_counted", extra={"error": str(error)})
 
 
-def _begin_one(consumer: Any, place: Any, strict_offsets: bool) -> Tracker:
-    low, high = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), timeout=BROKER_S)
+def _offsets(asking: Any, partitions: Sequence[Any], which: int) -> dict[tuple[str, int], int]:
+    """The first or the end offset of each partition, in one question."""
+    asked = [TopicPartition(place.topic, place.partition, which) for place in partitions]
+    found = asking.offsets_for_times(asked, timeout=BROKER_S) if asked else []
+    for place in found:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return {(place.topic, place.partition): place.offset for place in found}
+
+
+def _begin_one(place: Any, low: int, high: int, strict_offsets: bool) -> Tracker:
     if place.offset == OFFSET_INVALID:
         return Tracker(place.topic, place.partition, low)
     if place.offset < low and strict_offsets:

@@ -174,7 +174,9 @@ class KafkaSide:
         log.warning("engine.read_failed", extra={"topic": message.topic(), "error": error.str()})
 
     def _on_assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        trackers = assignment.begin(consumer, partitions, self._options.strict_offsets)
+        if self._stopping.is_set():
+            return  # leaving the group: it is taken away again before anything is read
+        trackers = assignment.begin(consumer, self._ends, partitions, self._options.strict_offsets)
         for tracker in trackers:
             self._trackers[tracker.topic, tracker.partition] = tracker
         consumer.incremental_assign([TopicPartition(t.topic, t.partition, t.watermark) for t in trackers])

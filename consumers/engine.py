@@ -169,7 +169,7 @@ class Engine:
             self._outbox.put(Entry(tracker, record, answer))
         else:
             self._finish(tracker, record)
-        if isinstance(answer, Done) and (too_many := self._parked.seen(answer.parked)) is not None:
+        if isinstance(answer, Done) and (too_many := self._parked.seen(tracker.topic, answer.parked)) is not None:
             self._broke(too_many)
         self._handout.schedule()
 
@@ -194,7 +194,7 @@ class Engine:
 
     async def _look(self) -> None:
         while True:
-            self._gauges.look(self._handout.trackers, self._handout.in_flight)
+            self._gauges.look(self._handout.trackers, self._handout.in_flight, self._parked.recent)
             await asyncio.sleep(LOOK_S)
 
 

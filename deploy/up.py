@@ -89,7 +89,9 @@ class Supervisor:
                 raise Misconfigured(f"{role.name} refused to start:\n{places.tail(self._log_of(role.name), 12)}")
             if loop.time() - began > CALM_AFTER_S:
                 backoff_s = self._waits.backoff_first_s
-            log.warning("up.process_ended", extra={"child": role.name, "code": code, "again_in_s": backoff_s})
+            said = places.tail(self._log_of(role.name), 1)
+            told = {"child": role.name, "code": code, "again_in_s": backoff_s, "said": said}
+            log.warning("up.process_ended", extra=told)
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MOST_S)
 

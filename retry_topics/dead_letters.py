@@ -1,7 +1,7 @@
 """How a hopeless record is parked: its bytes untouched in a dead letter topic, with headers that say why.
 
-The engine parks what cannot be handled; `lane_worker` parks deliveries that came to their end. A person looks at
-them with `tidings dlq` and sends them again.
+The engine parks what cannot be handled; `lane_worker` parks deliveries that came to their end. A person reads them
+with any consumer.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ TidingsError
 ├── Transient       the world may recover: do not commit, try later
 │   └── StoreDown   Redis is away, empty or not rebuilt yet
 ├── Misconfigured   a person must act: refuse to start
+├── TooManyParked   the fault is not one record's: stop, a person should look; a new start goes on behind them
 └── Refused         a caller's input is wrong: answer 4xx at the door, park it on a topic
 
 What a provider answers is not an error but an `outcomes.Outcome`.
@@ -36,6 +37,10 @@ class StoreDown(Transient):
 
 class Misconfigured(TidingsError):
     """A setting, template or broker that a person must change before the process may start."""
+
+
+class TooManyParked(TidingsError):
+    """So many records of a topic could not be handled that going on would empty it into its dead letter topic."""
 
 
 class Refused(TidingsError):

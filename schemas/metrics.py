@@ -95,6 +95,9 @@ ENGINE_OLDEST_S = _gauge("engine_oldest_seconds", "Age of the oldest unfinished 
 ENGINE_HANDLED = _counter("engine_handled", "Records finished", "topic")
 ENGINE_DEFERRED = _counter("engine_deferred", "Answers 'not now'", "topic")
 ENGINE_WAITING = _gauge("engine_waiting", "Records put off and kept until they are due", "topic", "partition")
+ENGINE_PARKED = _gauge(
+    "engine_parked_recently", "Of the last 200 records, those that could not be handled; over 100 it stops", "group"
+)
 ENGINE_BACKOFFS = _counter("engine_backoffs", "Batches put off because the world was unwell", "group")
 ENGINE_COMMITS = _counter("engine_commits", "Offset commits", "group", "result")
 ENGINE_REBALANCES = _counter("engine_rebalances", "Assignments changed", "group", "change")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from consumers.loop.tracker import Tracker
 from schemas import metrics
 from schemas.clock import Clock
-from schemas.errors import Misconfigured
+from schemas.errors import TooManyParked
 
 PARKED_WINDOW = 200
 PARKED_IN_A_ROW = 20
@@ -43,28 +43,30 @@ class Signals:
 
 
 class ParkedLimit:
-    """Says when so many records were parked that the fault must be ours: stop rather than empty a lane."""
+    """Says when so many records were parked that the fault is not theirs: stop rather than empty a lane."""
 
     def __init__(self) -> None:
         self._window: deque[bool] = deque(maxlen=PARKED_WINDOW)
-        self._in_window = 0
+        self.recent = 0
+        """How many of the last 200 were parked."""
         self._in_a_row = 0
 
-    def seen(self, parked: bool) -> Misconfigured | None:
-        """An error once more than half of 200, or 20 in a row, were parked."""
+    def seen(self, topic: str, parked: bool) -> TooManyParked | None:
+        """An error once more than half of 200, or 20 in a row, were parked. topic: of this record."""
         if len(self._window) == PARKED_WINDOW and self._window[0]:
-            self._in_window -= 1
+            self.recent -= 1
         self._window.append(parked)
         if not parked:
             self._in_a_row = 0
             return None
-        self._in_window += 1
+        self.recent += 1
         self._in_a_row += 1
         full = len(self._window) == PARKED_WINDOW
-        if self._in_a_row >= PARKED_IN_A_ROW or (full and self._in_window * 2 > PARKED_WINDOW):
-            return Misconfigured(
-                f"{self._in_window} of the last {len(self._window)} records could not be handled and were parked; "
-                "look at the dead letter topic (`tidings dlq list`), mend the cause, start again"
+        if self._in_a_row >= PARKED_IN_A_ROW or (full and self.recent * 2 > PARKED_WINDOW):
+            return TooManyParked(
+                f"{self.recent} of the last {len(self._window)} records could not be handled and were parked, the "
+                f"newest from {topic}; read why in the header tid-error-text of its dead letters, and mend the "
+                "publisher or this release. A new start goes on behind what was parked"
             )
         return None
 
@@ -81,12 +83,13 @@ class Gauges:
         self._moved_s = clock.steady_s()
         self._told: Counter[tuple[str, int]] = Counter()
 
-    def look(self, trackers: Sequence[Tracker], in_flight: int) -> None:
+    def look(self, trackers: Sequence[Tracker], in_flight: int, parked: int = 0) -> None:
         """Takes the numbers of this second."""
         now_s = self._clock.steady_s()
         if self.answers != self._answers_then or not any(tracker.has_work() for tracker in trackers):
             self._moved_s, self._answers_then = now_s, self.answers
         metrics.ENGINE_IN_FLIGHT.labels(self._group).set(in_flight)
+        metrics.ENGINE_PARKED.labels(self._group).set(parked)
         for tracker in trackers:
             self._show(tracker)
 

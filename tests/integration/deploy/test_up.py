@@ -30,6 +30,13 @@ def main():
         print("tidings: set [kafka] bootstrap"); sys.exit(78)
     if how == "dies-once" and not (folder / "died").exists():
         (folder / "died").touch(); sys.exit(1)
+    if how == "meets-poison" and not (folder / "met").exists():
+        (folder / "met").touch()
+        from deploy import cli
+        from schemas.errors import TooManyParked
+        def broken(): raise TooManyParked("20 of the last 20 records were parked")
+        cli.app = broken
+        cli.main()
     if how == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if how != "never-ready":
@@ -121,6 +128,16 @@ async def test_a_killed_role_is_replaced_by_another_process(tmp_path: Path) -> N
         await this.ready("good")
         assert this.pids()["good"] != before["good"]
         assert this.pids()["other"] == before["other"]
+
+
+async def test_a_role_that_met_too_much_poison_is_started_again_while_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with started(tmp_path, "good", "meets-poison") as this:
+        assert all(map(is_running, this.pids().values())) and len(this.pids()) == 2
+    ended = next(record.__dict__ for record in caplog.records if record.getMessage() == "up.process_ended")
+    assert (ended["child"], ended["code"]) == ("meets-poison", 75)
+    assert ended["said"].strip() == "tidings: 20 of the last 20 records were parked"
 
 
 async def test_each_role_writes_into_a_log_of_its_own_and_is_named_where_processes_are_listed(tmp_path: Path) -> None:

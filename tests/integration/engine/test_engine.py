@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from consumers.loop.options import PressureOptions
-from schemas.errors import Misconfigured, Poison, Transient
+from schemas.errors import Poison, TooManyParked, Transient
 from schemas.records import Answer, Defer, Done, Outgoing, Placed, Record
 from tests.conftest import CreateTopics
 from tests.integration.engine.bench import Bench, Told, eventually, running
@@ -92,10 +92,27 @@ async def test_a_lane_full_of_poison_stops_the_engine_instead_of_being_emptied(b
         raise Poison("undecodable", "cut off")
 
     await bench.write(*(b"bad" for _ in range(500)), partition=0)
-    with pytest.raises(Misconfigured, match="parked"):
+    with pytest.raises(TooManyParked, match=f"the newest from {bench.topic};"):
         async with asyncio.timeout(20):
             await bench.engine(Told(reply)).run()
     assert 20 <= len(await bench.read_all(bench.topics.dlq("push"))) <= 50
+
+
+async def test_after_such_a_stop_it_goes_on_behind_what_was_parked(bench: Bench) -> None:
+    def reply(record: Record) -> Answer:
+        if record.value == b"bad":
+            raise Poison("undecodable", "cut off")
+        return Done()
+
+    await bench.write(*(b"bad" for _ in range(50)), b"good", partition=0)
+    for _ in range(2):
+        with pytest.raises(TooManyParked):
+            async with asyncio.timeout(20):
+                await bench.engine(Told(reply)).run()
+    async with running(bench.engine(Told(reply))):
+        await bench.committed_reaches([51, 0])
+    letters = await bench.read_all(bench.topics.dlq("push"))
+    assert sorted(int(letter.header("tid-first-offset") or b"") for letter in letters) == list(range(50))
 
 
 async def test_an_unwell_world_only_delays(bench: Bench) -> None:

@@ -12,19 +12,20 @@ from tests.doubles.manual_clock import ManualClock
 
 def test_twenty_parked_in_a_row_stop_the_engine() -> None:
     limit = ParkedLimit()
-    assert all(limit.seen(True) is None for _ in range(19))
-    assert limit.seen(True) is not None
+    assert all(limit.seen("push.bulk", True) is None for _ in range(19))
+    assert "newest from push.bulk;" in str(limit.seen("push.bulk", True))
+    assert limit.recent == 20
 
 
 def test_single_poison_records_do_not_stop_it() -> None:
     limit = ParkedLimit()
-    assert all(limit.seen(number % 3 == 0) is None for number in range(1_000))
+    assert all(limit.seen("push.bulk", number % 3 == 0) is None for number in range(1_000))
 
 
 def test_more_than_half_of_two_hundred_stop_it() -> None:
     limit = ParkedLimit()
     pattern = [True, True, True, False, False]  # 60 %, never 20 in a row
-    verdicts = [limit.seen(pattern[number % 5]) for number in range(400)]
+    verdicts = [limit.seen("push.bulk", pattern[number % 5]) for number in range(400)]
     first = next(number for number, verdict in enumerate(verdicts) if verdict is not None)
     assert 199 <= first <= 202
 

@@ -145,7 +145,8 @@ def visible(slot: Slot) -> list[tuple[str, Delivery]]:
 def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
     """What the public has to be told: (delivery name, what is shown of it now); name "" speaks of the whole slot.
 
-    Nothing is told before it is known whom the notification is for; then everything is.
+    Nothing is told before it is known whom the notification is for; then everything is. An end of the whole slot
+    is taken back (shown as accepted) when there are deliveries after all, told or not: who told it may have died.
     """
     if after.plan is None or after is before:
         return []
@@ -157,8 +158,10 @@ def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
             now = states.shown(parts)
             if was is None or states.shown(was) != now:
                 told.append((name, now))
-    if after.end is not None and (news or after.end != before.end) and not counted(after):
-        told.append(("", _shown_end(after.end)))
+    if after.end is not None:
+        whole = _whole(after)
+        if news or before.end is None or _whole(before) != whole:
+            told.append(("", whole))
     return told
 
 
@@ -297,6 +300,12 @@ def _bounded(slot: Slot) -> Slot:
         return slot if added is slot.added else slot._replace(added=added)
     kept = inside.union(sorted(outside)[: MAX_DELIVERIES - len(inside)])
     return slot._replace(added=added, deliveries={n: parts for n, parts in slot.deliveries.items() if n in kept})
+
+
+def _whole(slot: Slot) -> Shown:
+    """What is shown of a slot with an end of its own."""
+    assert slot.end is not None
+    return states.shown(UNTOUCHED) if counted(slot) else _shown_end(slot.end)
 
 
 def _seen(slot: Slot, name: str) -> Delivery | None:

@@ -16,8 +16,13 @@ from typing import Protocol
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import settings
 
 from deploy.local import places, stack
+
+# An example may take long on a busy machine; what must be quick has a benchmark.
+settings.register_profile("tidings", deadline=None)
+settings.load_profile("tidings")
 
 BROKER_TIMEOUT_S = 30
 _LOGS = pytest.StashKey[tuple[Path, ...]]()

@@ -187,3 +187,14 @@ def test_the_public_hears_of_a_notification_that_ends_without_a_delivery() -> No
     assert [(name, shown.state, shown.reason) for name, shown in slots.changes(EMPTY, slot)] == [
         ("", "suppressed", "no_channel")
     ]
+
+
+def test_an_end_of_the_whole_notification_is_taken_back_when_it_has_deliveries_after_all() -> None:
+    ended = slots.merge(EMPTY, event(E.CANCELLED, "", user_id="42"), True)
+    planned_late = slots.merge(ended, planned("email"), True)
+    assert [(name, shown.state) for name, shown in slots.changes(ended, planned_late)] == [
+        ("email", "accepted"),
+        ("", "accepted"),
+    ]
+    both = slots.changes(EMPTY, planned_late)
+    assert both == slots.changes(ended, planned_late), "somebody may have told the end and died"

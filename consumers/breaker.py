@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from consumers.round_trip import Script, Trip, script_beside
-from schemas import keys
+from schemas import keys, metrics
 from schemas.outcomes import Kind
 
 RECORD = script_beside(__file__, "breaker_record.lua")
@@ -52,6 +52,7 @@ class State:
 
 
 CLOSED = State(Gate.CLOSED)
+_SHOWN = {Gate.CLOSED: 0, Gate.HALF_OPEN: 1, Gate.OPEN: 2}
 
 
 class Breaker:
@@ -61,6 +62,7 @@ class Breaker:
         self.provider = provider
         self._key = keys.redis_breaker(provider)
         self._options = options
+        self._shown = metrics.BREAKER.labels(provider)
         self._results: list[str] = []
         self._probes: list[str] = []
         self._repeats = 0
@@ -73,11 +75,9 @@ class Breaker:
 
     def read(self, reply: Any, now_ms: int) -> State:
         """now_ms: the server's clock."""
-        state, until, reason = reply
-        if state != b"open":
-            return CLOSED
-        left_ms = max(0, int(until) - now_ms)
-        return State(Gate.OPEN if left_ms else Gate.HALF_OPEN, left_ms, reason == b"config")
+        found = _state(reply, now_ms)
+        self._shown.set(_SHOWN[found.gate])
+        return found
 
     def ask_probe(self, trip: Trip) -> None:
         """Asks for a round of probes of a half open breaker; read_probe gives how many calls may be made."""
@@ -113,3 +113,11 @@ class Breaker:
         change, calls, repeats = reply
         self.recent = (int(calls), int(repeats))
         return Gate(change.decode()) if change else None
+
+
+def _state(reply: Any, now_ms: int) -> State:
+    state, until, reason = reply
+    if state != b"open":
+        return CLOSED
+    left_ms = max(0, int(until) - now_ms)
+    return State(Gate.OPEN if left_ms else Gate.HALF_OPEN, left_ms, reason == b"config")

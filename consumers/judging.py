@@ -8,6 +8,7 @@ from consumers.sending import Seat, Sending
 from consumers.verdicts import Verdict
 from retry_topics import ladder
 from retry_topics.budget import RetryBudget
+from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import Channel, EventKind
 from schemas.outcomes import Kind, Outcome
@@ -19,10 +20,13 @@ _RETRIES = (Kind.RETRY, Kind.UNKNOWN)
 class OutcomeJudge:
     """Judges the outcomes of calls. A wait longer than the longest tier is cut to it until there is a hold."""
 
-    def __init__(self, clock: Clock, rng: random.Random, budget: RetryBudget) -> None:
+    def __init__(
+        self, clock: Clock, rng: random.Random, budget: RetryBudget, options: ladder.LadderOptions = ladder.DEFAULT
+    ) -> None:
         self._clock = clock
         self._rng = rng
         self._budget = budget
+        self._options = options
 
     def judge(self, sending: Sending, outcome: Outcome, seat: Seat) -> Verdict:
         """What becomes of the delivery after this call."""
@@ -31,10 +35,12 @@ class OutcomeJudge:
         if outcome.kind is Kind.DONE:
             return Verdict(EventKind.SENT, now_ms, provider=provider, provider_id=outcome.provider_id, called=True)
         over = outcome.kind in _RETRIES and not self._budget.allows(*seat.breaker.recent)
-        found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, over_budget=over)
+        found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, self._options, over_budget=over)
         kind, until_ms = found.kind, found.until_ms
+        if over and until_ms:
+            metrics.OVER_BUDGET.labels(provider).inc()
         if kind is EventKind.HELD:
-            kind, until_ms = EventKind.RETRYING, now_ms + ladder.HOLD_ABOVE_MS
+            kind, until_ms = EventKind.RETRYING, now_ms + self._options.hold_above_ms
         return Verdict(
             kind=kind,
             at_ms=now_ms,

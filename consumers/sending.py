@@ -10,6 +10,7 @@ from consumers.claims import Bid, Claims, Entry
 from consumers.limits import Token, Tokens
 from consumers.providers.contract import Provider
 from consumers.round_trip import Trips
+from retry_topics import ladder
 from schemas import keys, metrics, stores
 from schemas.messages import Delivery
 from schemas.policies import TemplatePolicy
@@ -66,6 +67,7 @@ class WorkerOptions:
     store_pause_ms: int = 1_000
     probe_pause_ms: int = 2_000
     gather_s: float = 0.004
+    ladder: ladder.LadderOptions = ladder.DEFAULT
 
 
 @dataclass(slots=True)

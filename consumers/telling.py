@@ -15,7 +15,6 @@ from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
 from consumers.verdicts import Announcer, Numbers, Verdict
-from retry_topics import ladder
 from schemas import keys, metrics, timeline
 from schemas.clock import Clock
 from schemas.errors import Poison
@@ -118,7 +117,8 @@ class Teller:
         if not wait.reason or wait.until_ms - now_ms <= self._options.leave_lane_ms:
             sending.finish(Defer(wait.until_ms))
             return
-        until_ms = min(wait.until_ms, now_ms + ladder.HOLD_ABOVE_MS)
+        ladder = self._options.ladder
+        until_ms = min(wait.until_ms, now_ms + ladder.hold_above_ms)
         tier = ladder.tier_for(until_ms - now_ms)
         self._end(
             sending,

@@ -7,9 +7,9 @@ a record that a lane cannot read is the lane's to park.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from retry_topics import ladder
+from retry_topics.ladder import LadderOptions
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import Channel, Priority
@@ -21,15 +21,15 @@ _MILLISECONDS = re.compile(rb"\d{1,16}")
 
 
 class Forwarder:
-    """Handler for all tiers of a deployment."""
+    """Handler for all tiers of a deployment. tiers: name -> longest wait in milliseconds, as the ladder has them."""
 
-    def __init__(self, topics: Topics, clock: Clock) -> None:
+    def __init__(self, topics: Topics, clock: Clock, tiers: Mapping[str, int] = TIERS) -> None:
         self._clock = clock
         self._rooms = {
             topics.tier(channel, priority, tier): (topics.lane(channel, priority), longest_ms)
             for channel in Channel
             for priority in Priority
-            for tier, longest_ms in TIERS.items()
+            for tier, longest_ms in tiers.items()
         }
 
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
@@ -63,11 +63,12 @@ class Forwarder:
         return Outgoing(lane, record.key, record.value, record.headers)
 
 
-def read_behind_ms(topics: Topics) -> dict[str, int]:
+def read_behind_ms(topics: Topics, tiers: Mapping[str, int] = TIERS) -> dict[str, int]:
     """Tier topic -> its shortest wait: what was written later than that ago cannot be due, and is not read yet."""
+    options = LadderOptions(tiers=tiers)
     return {
-        topics.tier(channel, priority, tier): ladder.range_ms(tier)[0]
+        topics.tier(channel, priority, tier): options.range_ms(tier)[0]
         for channel in Channel
         for priority in Priority
-        for tier in TIERS
+        for tier in tiers
     }

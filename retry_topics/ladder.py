@@ -5,7 +5,8 @@ The one place where every kind of outcome is matched. Decides, talks to nobody; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import assert_never
 
@@ -15,13 +16,51 @@ from schemas.policies import OnUnknown
 from schemas.reasons import ParkReason, Reason
 from schemas.topics import TIERS
 
-TRIES_MOST = 8
-BASE_MS = 1_000
-CEILING_MOST_MS = 300_000
-HOLD_ABOVE_MS = max(TIERS.values())
-"""Who has to wait longer than the longest tier waits in hold."""
 CONFIG_WAIT_MS = (10_000, 60_000)
 """A person mends a wrong setting; meanwhile its deliveries come back this late, to be failed over or kept again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LadderOptions:
+    """tries_most: counted calls of a delivery. base_ms, cap_ms: the longest wait after the first failure and after
+    any. tiers: name -> its longest wait, shortest first; `forward` must be told the same.
+    """
+
+    tries_most: int = 8
+    base_ms: int = 1_000
+    cap_ms: int = 300_000
+    tiers: Mapping[str, int] = field(default_factory=lambda: TIERS)
+
+    @property
+    def hold_above_ms(self) -> int:
+        """Who has to wait longer than the longest tier waits in hold."""
+        return self.tiers[self._longest_tier()]
+
+    def ceiling_ms(self, number: int) -> int:
+        """The longest wait after the number-th failure: doubling from the base up to the cap."""
+        return min(self.cap_ms, self.base_ms << min(max(number - 1, 0), 16))
+
+    def tier_for(self, wait_ms: int) -> str:
+        """The shortest tier whose range covers the wait; the longest one for what exceeds all."""
+        covering = (tier for tier, longest_ms in self.tiers.items() if wait_ms <= longest_ms)
+        return next(covering, self._longest_tier())
+
+    def range_ms(self, tier: str) -> tuple[int, int]:
+        """(shortest, longest) wait of a tier."""
+        names = list(self.tiers)
+        position = names.index(tier)
+        return (self.tiers[names[position - 1]] if position else 0), self.tiers[tier]
+
+    def longer_tier(self, wait_ms: int) -> str:
+        """The tier above the one that would cover the wait."""
+        names = list(self.tiers)
+        return names[min(names.index(self.tier_for(wait_ms)) + 1, len(names) - 1)]
+
+    def _longest_tier(self) -> str:
+        return list(self.tiers)[-1]
+
+
+DEFAULT = LadderOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +93,34 @@ class Verdict:
     is_unknown: bool = False
 
 
-def judge(outcome: Outcome, attempt: Attempt, now_ms: int, rng: Random, *, over_budget: bool = False) -> Verdict:
+def judge(
+    outcome: Outcome,
+    attempt: Attempt,
+    now_ms: int,
+    rng: Random,
+    options: LadderOptions = DEFAULT,
+    *,
+    over_budget: bool = False,
+) -> Verdict:
     """What becomes of the delivery. over_budget: retries use more than their share of the provider's sends.
 
     A wait that would end at or after the expiry is never begun: the delivery is expired.
     """
+    moment = _Moment(outcome, attempt, now_ms, rng, options, over_budget)
     match outcome.kind:
         case Kind.DONE:
             return Verdict(EventKind.SENT, tries=attempt.tries)
         case Kind.RETRY:
-            return _counted(outcome, attempt, now_ms, rng, Reason.PROVIDER_ERROR, over_budget)
+            return moment.counted(Reason.PROVIDER_ERROR)
         case Kind.UNKNOWN:
-            return _unknown(outcome, attempt, now_ms, rng, over_budget)
+            return moment.unknown()
         case Kind.NOT_PROCESSED:
-            return _uncounted(outcome, attempt, now_ms, rng, Reason.PROVIDER_DOWN)
+            return moment.uncounted(Reason.PROVIDER_DOWN)
         case Kind.THROTTLE:
-            return _uncounted(outcome, attempt, now_ms, rng, Reason.PROVIDER_THROTTLED)
+            return moment.uncounted(Reason.PROVIDER_THROTTLED)
         case Kind.AUTH_CONFIG:
             wait_ms = max(int(rng.uniform(*CONFIG_WAIT_MS)), outcome.retry_after_ms or 0)
-            return _waiting(attempt, attempt.tries, now_ms, wait_ms, Reason.PROVIDER_CONFIG)
+            return moment.waiting(attempt.tries, wait_ms, Reason.PROVIDER_CONFIG)
         case Kind.DROP:
             return Verdict(EventKind.FAILED, Reason.REFUSED_BY_PROVIDER, attempt.tries, park=ParkReason.REFUSED)
         case Kind.DEAD_ADDRESS:
@@ -86,70 +134,48 @@ def judge(outcome: Outcome, attempt: Attempt, now_ms: int, rng: Random, *, over_
             assert_never(outcome.kind)
 
 
-def ceiling_ms(number: int) -> int:
-    """The longest wait after the number-th failure: 1, 2, 4 ... 256 s, then 5 min."""
-    return min(CEILING_MOST_MS, BASE_MS << min(number - 1, 16)) if number > 0 else BASE_MS
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What a verdict on a call that did not succeed is made from."""
 
+    outcome: Outcome
+    attempt: Attempt
+    now_ms: int
+    rng: Random
+    options: LadderOptions
+    over_budget: bool
 
-def tier_for(wait_ms: int) -> str:
-    """The shortest tier whose range covers the wait; the longest one for what exceeds all."""
-    return next((tier for tier, longest_ms in TIERS.items() if wait_ms <= longest_ms), _longest_tier())
+    def counted(self, reason: Reason) -> Verdict:
+        tries, wait_ms = self.attempt.tries + 1, self._jittered(self.attempt.tries + 1)
+        if self.over_budget:
+            return self.waiting(self.attempt.tries, self._in_longer_tier(wait_ms), reason)
+        if tries >= self.options.tries_most:
+            return Verdict(EventKind.FAILED, Reason.TRIES_USED_UP, tries, park=ParkReason.TRIES_USED_UP)
+        return self.waiting(tries, wait_ms, reason)
 
+    def unknown(self) -> Verdict:
+        """The call may have been accepted: the template says whether a repeat or a loss is worse."""
+        if self.attempt.on_unknown is OnUnknown.RISK_LOSS:
+            return Verdict(EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME, self.attempt.tries)
+        verdict = self.counted(Reason.UNKNOWN_OUTCOME)
+        return replace(verdict, is_unknown=verdict.kind in (EventKind.RETRYING, EventKind.HELD))
 
-def range_ms(tier: str) -> tuple[int, int]:
-    """(shortest, longest) wait of a tier."""
-    names = list(TIERS)
-    position = names.index(tier)
-    return (TIERS[names[position - 1]] if position else 0), TIERS[tier]
+    def uncounted(self, reason: Reason) -> Verdict:
+        """The provider never looked at the message: no try is used up; only the expiry ends this."""
+        return self.waiting(self.attempt.tries, self._jittered(self.attempt.call), reason)
 
+    def waiting(self, tries: int, wait_ms: int, reason: Reason) -> Verdict:
+        until_ms = self.now_ms + wait_ms
+        if until_ms >= self.attempt.expires_at_ms:
+            return Verdict(EventKind.EXPIRED, Reason.EXPIRED, tries)
+        kind = EventKind.HELD if wait_ms > self.options.hold_above_ms else EventKind.RETRYING
+        return Verdict(kind, reason, tries, until_ms, self.options.tier_for(wait_ms))
 
-def _counted(
-    outcome: Outcome, attempt: Attempt, now_ms: int, rng: Random, reason: Reason, over_budget: bool
-) -> Verdict:
-    wait_ms = _jittered(attempt.tries + 1, outcome, rng)
-    if over_budget:
-        return _waiting(attempt, attempt.tries, now_ms, _in_longer_tier(wait_ms, rng), reason)
-    tries = attempt.tries + 1
-    if tries >= TRIES_MOST:
-        return Verdict(EventKind.FAILED, Reason.TRIES_USED_UP, tries, park=ParkReason.TRIES_USED_UP)
-    return _waiting(attempt, tries, now_ms, wait_ms, reason)
+    def _jittered(self, number: int) -> int:
+        """Full jitter below the ceiling, never before the provider's own wish."""
+        return max(int(self.rng.uniform(0, self.options.ceiling_ms(number))), self.outcome.retry_after_ms or 0)
 
-
-def _unknown(outcome: Outcome, attempt: Attempt, now_ms: int, rng: Random, over_budget: bool) -> Verdict:
-    """The call may have been accepted: the template says whether a repeat or a loss is worse."""
-    if attempt.on_unknown is OnUnknown.RISK_LOSS:
-        return Verdict(EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME, attempt.tries)
-    verdict = _counted(outcome, attempt, now_ms, rng, Reason.UNKNOWN_OUTCOME, over_budget)
-    repeats = verdict.kind in (EventKind.RETRYING, EventKind.HELD)
-    return Verdict(
-        verdict.kind, verdict.reason, verdict.tries, verdict.until_ms, verdict.tier, verdict.park, is_unknown=repeats
-    )
-
-
-def _uncounted(outcome: Outcome, attempt: Attempt, now_ms: int, rng: Random, reason: Reason) -> Verdict:
-    """The provider never looked at the message: no try is used up; only the expiry ends this."""
-    return _waiting(attempt, attempt.tries, now_ms, _jittered(attempt.call, outcome, rng), reason)
-
-
-def _waiting(attempt: Attempt, tries: int, now_ms: int, wait_ms: int, reason: Reason) -> Verdict:
-    until_ms = now_ms + wait_ms
-    if until_ms >= attempt.expires_at_ms:
-        return Verdict(EventKind.EXPIRED, Reason.EXPIRED, tries)
-    kind = EventKind.HELD if wait_ms > HOLD_ABOVE_MS else EventKind.RETRYING
-    return Verdict(kind, reason, tries, until_ms, tier_for(wait_ms))
-
-
-def _jittered(number: int, outcome: Outcome, rng: Random) -> int:
-    """Full jitter below the ceiling, never before the provider's own wish."""
-    return max(int(rng.uniform(0, ceiling_ms(number))), outcome.retry_after_ms or 0)
-
-
-def _in_longer_tier(wait_ms: int, rng: Random) -> int:
-    """A wait in the tier above the one that would cover wait_ms, and never shorter than it."""
-    names = list(TIERS)
-    longer = names[min(names.index(tier_for(wait_ms)) + 1, len(names) - 1)]
-    return max(wait_ms, int(rng.uniform(*range_ms(longer))))
-
-
-def _longest_tier() -> str:
-    return list(TIERS)[-1]
+    def _in_longer_tier(self, wait_ms: int) -> int:
+        """A wait in the tier above the one that would cover wait_ms, and never shorter than it."""
+        longer = self.options.longer_tier(wait_ms)
+        return max(wait_ms, int(self.rng.uniform(*self.options.range_ms(longer))))

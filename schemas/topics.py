@@ -23,7 +23,7 @@ DLQ_MAX_MESSAGE_BYTES = MAX_MESSAGE_BYTES + HEADERS_MAX_BYTES
 """A dead letter is its source record plus our error headers."""
 NAME_MAX = 249
 TIERS: Mapping[str, int] = {"10s": 10_000, "1m": 60_000, "10m": 600_000}
-"""Tier name -> its longest wait in milliseconds, shortest first."""
+"""Tier name -> its longest wait in milliseconds, shortest first, unless the settings say otherwise."""
 STATUS_TABLE = "rows"
 """Name of the status table; Faust derives the changelog's name from the application's id and it."""
 DEFAULT_TENANT = "default"

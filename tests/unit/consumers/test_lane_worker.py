@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas import codec, keys, stores
+from schemas import codec, keys, metrics, stores
 from schemas.messages import Channel, Suppression
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
@@ -171,9 +171,12 @@ class TestOutcomes:
         self, bench: SenderBench
     ) -> None:
         bench.breaker.recent = (200, 50)
+        counted = metrics.OVER_BUDGET.labels(bench.provider.name)
+        before = counted._value.get()
         answer = done(await self.after(bench, Outcome(Kind.RETRY)))
         assert answer.publish[0].topic == "sms.retry.1m"
         assert next_delivery(answer.publish[0]).tries == 0
+        assert counted._value.get() == before + 1
 
 
 class TestFallback:

@@ -58,3 +58,10 @@ def test_no_wish_reaches_beyond_the_tier(tier: str, wish: int) -> None:
 def test_records_younger_than_a_tiers_shortest_wait_need_not_be_read() -> None:
     behind = read_behind_ms(TOPICS)
     assert [behind[TOPICS.tier("sms", "transactional", tier)] for tier in TIERS] == [0, 10_000, 60_000]
+
+
+def test_a_deployment_may_cut_its_tiers_otherwise() -> None:
+    tiers = {"10s": 500, "1m": 1_000, "10m": 2_000}
+    assert Forwarder(TOPICS, ManualClock(), tiers).due_ms(waiting("1m")) == START_MS + 1_000
+    behind = read_behind_ms(TOPICS, tiers)
+    assert [behind[TOPICS.tier("sms", "transactional", tier)] for tier in tiers] == [0, 500, 1_000]

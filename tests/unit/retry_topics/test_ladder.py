@@ -26,7 +26,7 @@ attempts = st.builds(
     ladder.Attempt,
     channel=st.sampled_from(list(Channel)),
     call=st.integers(1, 500),
-    tries=st.integers(0, ladder.TRIES_MOST),
+    tries=st.integers(0, ladder.DEFAULT.tries_most),
     expires_at_ms=st.integers(NOW - DAY, NOW + 21 * DAY),
     on_unknown=st.sampled_from(list(OnUnknown)),
 )
@@ -56,7 +56,7 @@ def test_a_waiting_delivery_lies_in_the_tier_whose_range_covers_its_wait(
 ) -> None:
     verdict = ladder.judge(outcome, attempt, NOW, rng, over_budget=over_budget)
     if verdict.kind is EventKind.RETRYING:
-        shortest, longest = ladder.range_ms(verdict.tier)
+        shortest, longest = ladder.DEFAULT.range_ms(verdict.tier)
         assert shortest <= verdict.until_ms - NOW <= longest
     if verdict.kind is EventKind.HELD:
         assert verdict.until_ms - NOW > max(TIERS.values())
@@ -71,14 +71,14 @@ def test_the_climb_ends_after_eight_counted_tries(kind: Kind, rng: Random) -> No
         if verdict.kind is not EventKind.RETRYING:
             break
         attempt = replace(attempt, call=attempt.call + 1, tries=verdict.tries)
-    assert calls == ladder.TRIES_MOST == verdict.tries
+    assert calls == ladder.DEFAULT.tries_most == verdict.tries
     assert (verdict.kind, verdict.reason) == (EventKind.FAILED, Reason.TRIES_USED_UP)
     assert verdict.park == ParkReason.TRIES_USED_UP
 
 
 def test_the_ceilings_double_from_one_second_to_five_minutes() -> None:
-    assert [ladder.ceiling_ms(n) // 1000 for n in range(1, 12)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
-    assert ladder.ceiling_ms(10_000) == 300_000
+    assert [ladder.DEFAULT.ceiling_ms(n) // 1000 for n in range(1, 12)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert ladder.DEFAULT.ceiling_ms(10_000) == 300_000
 
 
 @given(st.integers(0, 6), st.randoms(use_true_random=False))
@@ -158,3 +158,24 @@ def test_a_refusal_is_an_end_with_its_reason(
 
 def test_an_accepted_message_is_sent() -> None:
     assert ladder.judge(Outcome(Kind.DONE), FIRST, NOW, Random(1)).kind is EventKind.SENT
+
+
+OTHER = ladder.LadderOptions(tries_most=3, base_ms=20, cap_ms=50, tiers={"10s": 15, "1m": 30, "10m": 60})
+
+
+@given(outcomes, attempts, st.randoms(use_true_random=False), st.booleans())
+def test_a_deployment_with_other_waits_has_them_in_the_same_tiers(
+    outcome: Outcome, attempt: ladder.Attempt, rng: Random, over_budget: bool
+) -> None:
+    verdict = ladder.judge(outcome, attempt, NOW, rng, OTHER, over_budget=over_budget)
+    if verdict.kind is EventKind.RETRYING:
+        shortest, longest = OTHER.range_ms(verdict.tier)
+        assert shortest <= verdict.until_ms - NOW <= longest
+    if verdict.kind is EventKind.HELD:
+        assert verdict.until_ms - NOW > 60
+
+
+def test_a_deployment_may_allow_fewer_tries_and_shorter_waits() -> None:
+    assert [OTHER.ceiling_ms(number) for number in (1, 2, 3, 4)] == [20, 40, 50, 50]
+    last = ladder.judge(Outcome(Kind.RETRY), replace(FIRST, tries=2), NOW, Random(1), OTHER)
+    assert (last.kind, last.reason) == (EventKind.FAILED, Reason.TRIES_USED_UP)

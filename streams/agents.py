@@ -49,13 +49,14 @@ class FaustOptions:
     """kafka: librdkafka's client settings. data_dir: of this process alone; holds the table.
 
     instance: the member's own fixed name in its group, so that a quick restart moves no partitions; "" = none.
-    session_s: how long a silent process keeps its partitions.
+    session_s: how long a silent process keeps its partitions; it gives a sign of life every heartbeat_s.
     """
 
     kafka: Mapping[str, str]
     data_dir: Path
     instance: str = ""
     session_s: float = 20.0
+    heartbeat_s: float = 3.0
     commit_every_s: float = 1.0
     processing_guarantee: str = "at_least_once"
 
@@ -132,7 +133,7 @@ def make_app(role: str, topics: Topics, options: FaustOptions, **settings: Any) 
         producer_max_request_size=MAX_MESSAGE_BYTES,
         broker_max_poll_records=BATCH_RECORDS,
         broker_session_timeout=options.session_s,
-        broker_heartbeat_interval=options.session_s / 6,
+        broker_heartbeat_interval=options.heartbeat_s,
         broker_commit_interval=options.commit_every_s,
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=options.instance or None,

@@ -1,7 +1,7 @@
 """How full a lane may be, and which lanes a campaign may use. Pure.
 
-Bulk lanes hold between 2 and 5 seconds of what the provider allows bulk: never idle, and still short enough that
-a new campaign, a pause or a cancel is felt soon. Transactional campaigns get half of the reserved slice.
+Bulk lanes hold a few seconds of what the provider allows bulk: never idle, and still short enough that a new
+campaign, a pause or a cancel is felt soon. Transactional campaigns get half of the reserved slice.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from schemas.policies import TemplatePolicy
 from schemas.topics import Topics
 from streams.pace import Allowance
 
-BULK_SHARE = 0.7
-TRANSACTIONAL_SHARE = 0.15
-"""Half of the slice that is reserved for transactional messages: singles keep the other half."""
-BULK_LEAST_S, BULK_MOST_S = 2.0, 5.0
 TRANSACTIONAL_MOST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """share: the part of a provider's rate that bulk may use. least_s, most_s: seconds of it kept in a bulk lane."""
+
+    share: float = 0.7
+    least_s: float = 2.0
+    most_s: float = 5.0
+
+
+DEFAULT = Window()
 
 
 @dataclass(slots=True)
@@ -49,19 +57,26 @@ class Lane:
             self.pace.spend(deliveries)
 
 
-def bulk_lane(name: str, provider_rate_per_s: float, lying: float, coming: float) -> Lane:
+def bulk_lane(name: str, provider_rate_per_s: float, lying: float, coming: float, window: Window = DEFAULT) -> Lane:
     """The lane as it is now. lying: not finished by workers; coming: let go and not fanned out yet.
 
     provider_rate_per_s: of the channel's usable providers; 0: nothing may be let go. What is coming counts for at
     most what the lane should hold.
     """
-    rate = provider_rate_per_s * BULK_SHARE
-    return Lane(name, rate, lying + min(coming, BULK_MOST_S * rate), BULK_LEAST_S, BULK_MOST_S)
+    rate = provider_rate_per_s * window.share
+    return Lane(name, rate, lying + min(coming, window.most_s * rate), window.least_s, window.most_s)
 
 
-def transactional_lane(name: str, provider_rate_per_s: float, lying: float, coming: float, pace: Allowance) -> Lane:
-    """The same of a transactional lane, for campaigns."""
-    rate = provider_rate_per_s * TRANSACTIONAL_SHARE
+def transactional_lane(
+    name: str,
+    provider_rate_per_s: float,
+    lying: float,
+    coming: float,
+    pace: Allowance,
+    window: Window = DEFAULT,
+) -> Lane:
+    """The same of a transactional lane, for campaigns: singles keep the other half of what bulk may not use."""
+    rate = provider_rate_per_s * (1 - window.share) / 2
     backlog = lying + min(coming, TRANSACTIONAL_MOST_S * rate)
     return Lane(name, rate, backlog, TRANSACTIONAL_MOST_S / 2, TRANSACTIONAL_MOST_S, pace)
 

@@ -57,7 +57,7 @@ class Released:
 
 
 class Releases:
-    """Decides what goes next. tenant_weights: 1 for a tenant not named."""
+    """Decides what goes next. tenant_weights: 1 for a tenant not named. window: how full bulk lanes are kept."""
 
     def __init__(
         self,
@@ -69,8 +69,10 @@ class Releases:
         topics: Topics,
         tenant_weights: Mapping[str, float],
         clock: Clock,
+        window: lanes.Window = lanes.DEFAULT,
     ) -> None:
         self._policies = policies
+        self._window = window
         self._ahead = ahead
         self._backlog = backlog
         self._grants = grants
@@ -130,10 +132,10 @@ class Releases:
 
     def _lane(self, name: str, rate_per_s: float, lying: float, coming: float) -> lanes.Lane:
         if name in self._bulk_lanes:
-            lane = lanes.bulk_lane(name, rate_per_s, lying, coming)
+            lane = lanes.bulk_lane(name, rate_per_s, lying, coming, self._window)
         else:
             pace = self._paces.setdefault(name, Allowance(self._clock.steady_s()))
-            lane = lanes.transactional_lane(name, rate_per_s, lying, coming, pace)
+            lane = lanes.transactional_lane(name, rate_per_s, lying, coming, pace, self._window)
         metrics.LANE_BACKLOG.labels(name).set(lane.backlog)
         metrics.LANE_RATE.labels(name).set(lane.rate_per_s)
         return lane

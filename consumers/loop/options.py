@@ -20,7 +20,8 @@ class PressureOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """session_timeout_s: 10 for transactional work, 30 for bulk. strict_offsets: a committed offset below the
+    """session_timeout_s: 10 for transactional work, 30 for bulk. heartbeat_s: a member learns of a rebalance by its
+    next heartbeat, so frequent ones make it short. strict_offsets: a committed offset below the
     log's start is an error (else: go on at the start). drain_s: how long a partition that is taken away waits for
     the work begun on it; far below max_poll_interval_s, for which the whole group would wait.
     """
@@ -28,6 +29,7 @@ class KafkaOptions:
     group: str
     topics: tuple[str, ...]
     session_timeout_s: float = 10.0
+    heartbeat_s: float = 1.0
     max_poll_interval_s: float = 120.0
     prefetch_kbytes: int = 16_384
     strict_offsets: bool = True
@@ -50,8 +52,7 @@ def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
         # Where a group has no offset yet, `assignment.begin` starts it at the log's beginning by itself.
         "auto.offset.reset": "error" if options.strict_offsets else "earliest",
         "session.timeout.ms": int(options.session_timeout_s * 1000),
-        # A member learns of a rebalance by its next heartbeat: they are frequent, so that one is short.
-        "heartbeat.interval.ms": min(1_000, int(options.session_timeout_s * 1000 / 4)),
+        "heartbeat.interval.ms": int(options.heartbeat_s * 1000),
         "max.poll.interval.ms": int(options.max_poll_interval_s * 1000),
         "queued.max.messages.kbytes": options.prefetch_kbytes,
         "queued.min.messages": 10_000,

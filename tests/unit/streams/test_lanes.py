@@ -29,6 +29,15 @@ def test_a_page_larger_than_the_window_of_a_slow_lane_goes_in_when_little_is_lef
     assert not lanes.bulk_lane("sms.bulk", 10, lying=14, coming=0).has_room(250, 0.0)
 
 
+def test_a_deployment_may_keep_its_lanes_fuller_and_give_bulk_another_share() -> None:
+    window = lanes.Window(share=0.5, least_s=4, most_s=10)
+    lane = lanes.bulk_lane("push.bulk", 1_000, lying=4_000, coming=0, window=window)
+    assert lane.has_room(1_000, 0.0)
+    assert not lane.has_room(1_001, 0.0)
+    lane = lanes.transactional_lane("push.transactional", 1_000, 0, 0, Allowance(0.0), window)
+    assert lane.rate_per_s == 250
+
+
 def test_without_a_provider_there_is_no_room_at_all() -> None:
     assert not lanes.bulk_lane("push.bulk", 0, lying=0, coming=0).has_room(0, 0.0)
 

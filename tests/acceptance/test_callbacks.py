@@ -1,0 +1,88 @@
+"""Promise 7: a status only moves forward, whatever the order, delay or repetition of reports; and what reports stop."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from deploy.simulators.callbacks import signature
+from tests.acceptance import deployment, people
+from tests.acceptance.world import SMS, World
+
+
+async def sent_sms(world: World, user: str) -> tuple[str, str]:
+    """(notification id, reference) of an SMS whose provider says nothing by itself."""
+    await world.faults(SMS, silent=1)
+    sent = await world.notify(user, "code", params={"code": "1"}, to=people.to_phone(user))
+    await world.until_status(sent, "sent")
+    [message] = await world.messages(people.phone(user))
+    return sent, str(message["reference"])
+
+
+async def report(world: World, *types: str, reference: str, **fields: Any) -> int:
+    """The status of the answer to one signed post with these reports."""
+    body = json.dumps([{"type": kind, "reference": reference, **fields} for kind in types]).encode()
+    headers = signature(deployment.SECRET, world.name(f"msg{time.time_ns()}"), int(time.time()), body)
+    answer = await world.ask("POST", f"{world.deployment.callbacks}/v1/callbacks/texter", data=body, headers=headers)
+    return answer.status
+
+
+async def state(world: World, notification_id: str) -> str:
+    await world.until_read("route callbacks")
+    await world.until_read("status")
+    return str((await world.status(notification_id))["status"])
+
+
+async def test_a_late_or_repeated_report_never_turns_a_status_back(world: World) -> None:
+    sent, reference = await sent_sms(world, world.name("ann"))
+    for types, shown in (
+        (("delivered",), "delivered"),
+        (("undelivered",), "delivered"),
+        (("delivered", "delivered"), "delivered"),
+        (("bounced",), "bounced"),
+        (("delivered",), "bounced"),
+        (("complained",), "complained"),
+        (("bounced", "delivered"), "complained"),
+    ):
+        assert await report(world, *types, reference=reference) == 204
+        assert await state(world, sent) == shown, types
+
+
+async def test_reports_late_twice_and_out_of_order_leave_a_campaign_with_the_right_counts(world: World) -> None:
+    await world.faults(SMS, twice=0.5, out_of_order=0.5, late=0.3, late_ms=2_000, bounced=0.2, seed=7)
+    users = [world.name(f"guest{number}") for number in range(80)]
+    lines = [{"user_id": user, "params": {"name": user}, "to": people.to_phone(user)} for user in users]
+    campaign = await world.campaign("offer", lines)
+    told = await world.until_told(
+        campaign, lambda seen: not seen["outcomes"].get("sent") and sum(seen["outcomes"].values()) == 80, "is reported"
+    )
+    assert set(told["outcomes"]) == {"delivered", "bounced"}
+    assert told["progress"]["sent"] == 80
+
+
+async def test_whom_a_report_says_is_unreachable_is_not_called_again(world: World) -> None:
+    user = world.name("gone")
+    _, reference = await sent_sms(world, user)
+    assert await report(world, "bounced", reference=reference) == 204
+    await world.until_read("route callbacks")
+    again = await world.notify(user, "code", params={"code": "2"}, to=people.to_phone(user))
+    [delivery] = (await world.until_status(again, "suppressed"))["deliveries"]
+    assert (delivery["reason"], delivery["calls"]) == ("suppressed_address", 0)
+    assert len(await world.messages(people.phone(user))) == 1
+
+
+async def test_a_forged_report_is_refused_and_changes_nothing(world: World) -> None:
+    sent, reference = await sent_sms(world, world.name("ann"))
+    body = json.dumps({"type": "bounced", "reference": reference}).encode()
+    url = f"{world.deployment.callbacks}/v1/callbacks/texter"
+    other_secret = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI="
+    for headers in (
+        {},
+        signature(other_secret, "msg_1", int(time.time()), body),
+        signature(deployment.SECRET, "msg_1", int(time.time()) - 3_600, body),
+        signature(deployment.SECRET, "msg_1", int(time.time()), body + b" "),
+    ):
+        assert (await world.ask("POST", url, data=body, headers=headers)).status == 401
+    assert await report(world, "bounced", reference=reference[:-1] + "a") == 204
+    assert await state(world, sent) == "sent"

@@ -109,8 +109,8 @@ class Supervisor:
                 code = await child.wait()
             finally:
                 listening.cancel()
-                self._note(role.name, None)
                 await self._end(child)
+                self._note(role.name, None)
         return code
 
     async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> Child:
@@ -128,7 +128,8 @@ class Supervisor:
     async def _end(self, child: Child) -> None:
         child.send(signal.SIGTERM)
         try:
-            await asyncio.wait_for(child.wait(), self._waits.stop_within_s)
+            async with asyncio.timeout(self._waits.stop_within_s):
+                await child.wait()
         except TimeoutError:
             child.send(signal.SIGKILL)
             await child.wait()

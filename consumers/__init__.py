@@ -6,5 +6,4 @@ send), `sending` (what its steps share), `looking` (round trip A), `send_checks`
 right to send), `calling` (the call), `render` and `sandbox` (the text), `providers` (the adapters), `judging`
 (outcome -> verdict), `verdicts` (what it makes the log say), `settling` (the verdict into the claim), `telling` (the
 answer to the record), `progress` (how far a lane is), `cancellations` (what a cancel still meets).
-Beside it: `round_trip` (the door to Redis).
 """

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from consumers.round_trip import Script, Trip, script_beside
 from schemas import keys, metrics
 from schemas.outcomes import Kind
+from schemas.trips import Trip, script_beside
 
 RECORD = script_beside(__file__, "breaker_record.lua")
 PROBE = script_beside(__file__, "breaker_probe.lua")
-SCRIPTS: tuple[Script, ...] = (RECORD, PROBE)
 
 REPEATED = frozenset({Kind.RETRY, Kind.UNKNOWN})
 FAILURES = frozenset({Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED})
@@ -82,7 +81,7 @@ class Breaker:
     def ask_probe(self, trip: Trip) -> None:
         """Asks for a round of probes of a half open breaker; read_probe gives how many calls may be made."""
         round_ms = int(self._options.probe_round_s * 1000)
-        trip.execute_command("EVALSHA", PROBE.sha, 1, self._key, self._options.probes, round_ms)
+        trip.run(PROBE, (self._key,), self._options.probes, round_ms)
 
     def read_probe(self, reply: Any) -> int:
         return int(reply)
@@ -105,7 +104,7 @@ class Breaker:
         told = ("".join(self._results[-options.window :]), "".join(self._probes), int(self._hold))
         counts = (len(self._results) + len(self._probes), self._repeats)
         limits = (options.window, options.least, *periods, options.probes, *counts)
-        trip.execute_command("EVALSHA", RECORD.sha, 1, self._key, *told, *limits)
+        trip.run(RECORD, (self._key,), *told, *limits)
         self._results, self._probes, self._repeats, self._hold = [], [], 0, False
 
     def read_record(self, reply: Any) -> Gate | None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import orjson
 
 from consumers.claims import Entry, VerdictClass, unpacked_entry
-from consumers.round_trip import Trips
-from schemas import keys, stores
+from schemas import keys
 from schemas.messages import Channel
+from schemas.trips import Epoch, Trip, Trips, asked, trusted
 
 CANCEL_KEPT_S = 30 * 86_400
 
@@ -20,29 +20,29 @@ CANCEL_KEPT_S = 30 * 86_400
 class RedisCancellations:
     """Body of `schemas.stores.Cancellations`."""
 
-    def __init__(self, trips: Trips, epoch: stores.Epoch) -> None:
+    def __init__(self, trips: Trips, epoch: Epoch) -> None:
         self._trips = trips
         self._epoch = epoch
 
     async def cancel(self, tenant: str, user_id: str, intent: str) -> Sequence[tuple[str, str]] | None:
-        trip = self._trips.begin()
-        trip.execute_command("SET", keys.redis_cancel(tenant, user_id, intent), 1, "EX", CANCEL_KEPT_S)
-        trip.execute_command("GET", keys.redis_plan(tenant, user_id, intent))
-        self._epoch.ask(trip)
-        _, plan, epoch = await trip.execute()
-        self._epoch.check(epoch)
+        def ask(trip: Trip) -> None:
+            trip.execute_command("SET", keys.redis_cancel(tenant, user_id, intent), 1, "EX", CANCEL_KEPT_S)
+            trip.execute_command("GET", keys.redis_plan(tenant, user_id, intent))
+
+        _, plan = await trusted(self._trips, self._epoch, ask)
         return None if plan is None else await self._states(tenant, user_id, intent, plan)
 
     async def _states(self, tenant: str, user_id: str, intent: str, plan: bytes) -> Sequence[tuple[str, str]]:
         planned, later = planned_suffixes(plan)
         suffixes = [*planned, *later]
-        trip = self._trips.begin()
-        for suffix in suffixes:
-            trip.execute_command("GET", keys.redis_claim(tenant, user_id, f"{intent}:{suffix}"))
-        replies = zip(suffixes, await trip.execute(), strict=True)
+
+        def ask(trip: Trip) -> None:
+            for suffix in suffixes:
+                trip.execute_command("GET", keys.redis_claim(tenant, user_id, f"{intent}:{suffix}"))
+
         return [
             (suffix, _stoppable(None if raw is None else unpacked_entry(raw)))
-            for suffix, raw in replies
+            for suffix, raw in zip(suffixes, await asked(self._trips, ask), strict=True)
             if raw is not None or suffix in planned
         ]
 

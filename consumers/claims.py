@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from consumers.round_trip import Script, Trip, script_beside
 from schemas import keys, timeline
 from schemas.errors import Poison
 from schemas.messages import Delivery
 from schemas.reasons import ParkReason
+from schemas.trips import Trip, script_beside
 
 TAKE = script_beside(__file__, "claim_entry.lua", "claim_take.lua")
 SETTLE = script_beside(__file__, "claim_entry.lua", "claim_settle.lua")
 MARK = script_beside(__file__, "claim_entry.lua", "claim_mark.lua")
-SCRIPTS: tuple[Script, ...] = (TAKE, SETTLE, MARK)
 
 TOKEN_BYTES = 4
 MAX_TAKEOVERS = 3
@@ -213,10 +212,10 @@ class RedisClaims:
         return bool(reply)
 
     def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        touched = (3, bid.claim_key, bid.profile_key, bid.cancel_key)
+        touched = (bid.claim_key, bid.profile_key, bid.cancel_key)
         numbers = (bid.generation, bid.record_call, self._rng.randbytes(TOKEN_BYTES), self._lease_ms, self._keep_s)
         seen = (version_seen, int(cancelled_seen), int(bid.forced))
-        trip.execute_command("EVALSHA", TAKE.sha, *touched, bid.address, *numbers, *seen)
+        trip.run(TAKE, touched, bid.address, *numbers, *seen)
 
     def read_take(self, reply: Any) -> Taken:
         return Taken(Answer(reply[:1]), unpacked_entry(reply[1:]) if len(reply) > 1 else None)
@@ -226,16 +225,16 @@ class RedisClaims:
     ) -> None:
         stored = (token, int(verdict), detail, self._keep_s)
         history = (entry, timeline.ENTRIES, timeline.KEPT_S)
-        trip.execute_command("EVALSHA", SETTLE.sha, 2, bid.claim_key, bid.timeline_key, *stored, *history)
+        trip.run(SETTLE, (bid.claim_key, bid.timeline_key), *stored, *history)
 
     def read_settle(self, reply: Any) -> Settled:
         return Settled(reply)
 
     def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None:
-        trip.execute_command("EVALSHA", MARK.sha, 1, bid.claim_key, token, "P", self._keep_s)
+        trip.run(MARK, (bid.claim_key,), token, "P", self._keep_s)
 
     def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
-        trip.execute_command("EVALSHA", MARK.sha, 1, bid.claim_key, token, "G", self._keep_s)
+        trip.run(MARK, (bid.claim_key,), token, "G", self._keep_s)
 
 
 def unpacked_entry(raw: bytes) -> Entry:

@@ -13,14 +13,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from consumers.round_trip import Script, Trips, script_beside
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.errors import Misconfigured, StoreDown
 from schemas.messages import Priority
+from schemas.trips import Trips, script_beside
 
 TAKE = script_beside(__file__, "limits_take.lua")
-SCRIPTS: tuple[Script, ...] = (TAKE,)
 
 LEAST_BURST = 4
 """Below this, half a burst without the reserve is less than one token: bulk would never get any."""
@@ -182,7 +181,7 @@ class Pocket:
         amounts = (held, wanted, self._rate.per_s, self._rate.burst)
         life_ms = int(self._options.token_life_s * 1000)
         words = (self._asker, str(self._priority), *amounts, self._options.reserved, life_ms)
-        trip.execute_command("EVALSHA", TAKE.sha, 1, self._key, *words)
+        trip.run(TAKE, (self._key,), *words)
         (reply,) = await trip.execute()
         if isinstance(reply, Exception):
             raise reply

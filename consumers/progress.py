@@ -9,29 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
 from schemas import keys
 from schemas.clock import Clock
+from schemas.errors import StoreDown
+from schemas.trips import Trip, Trips, asked
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 0.25
 
 
-class Redis(Protocol):
-    """The one command that is needed of redis.asyncio's client."""
-
-    def execute_command(self, *args: Any) -> Any: ...
-
-
 class ProgressWriter:
     """progress gives {(topic, partition): (low watermark, done above it)}: the engine's."""
 
     def __init__(
-        self, redis: Redis, progress: Callable[[], Mapping[tuple[str, int], tuple[int, int]]], clock: Clock
+        self, trips: Trips, progress: Callable[[], Mapping[tuple[str, int], tuple[int, int]]], clock: Clock
     ) -> None:
-        self._redis = redis
+        self._trips = trips
         self._progress = progress
         self._clock = clock
         self._failing = False
@@ -47,14 +42,18 @@ class ProgressWriter:
         lanes: dict[str, list[str | int]] = {}
         for (topic, partition), (watermark, done_above) in self._progress().items():
             lanes.setdefault(topic, []).extend((partition, f"{watermark} {done_above} {self._clock.now_ms()}"))
-        for lane, fields in lanes.items():
-            await self._redis.execute_command("HSET", keys.redis_progress(lane), *fields)
+
+        def ask(trip: Trip) -> None:
+            for lane, fields in lanes.items():
+                trip.execute_command("HSET", keys.redis_progress(lane), *fields)
+
+        await asked(self._trips, ask)
 
     async def _write_and_note(self) -> None:
         try:
             await self.write()
             self._failing = False
-        except Exception as error:  # whatever the client raises: sending must go on without it
+        except StoreDown as error:  # sending goes on without it
             if not self._failing:
-                log.warning("progress.not_written", extra={"error": type(error).__name__})
+                log.warning("progress.not_written", extra={"error": str(error)})
             self._failing = True

@@ -9,12 +9,12 @@ from consumers.breaker import Breaker
 from consumers.claims import Bid, Claims, Entry
 from consumers.limits import Token, Tokens
 from consumers.providers.contract import Provider
-from consumers.round_trip import Trips
 from retry_topics import ladder
 from schemas import keys, metrics, stores
 from schemas.messages import Delivery
 from schemas.policies import TemplatePolicy
 from schemas.records import Answer, AnswerTo, Record
+from schemas.trips import Epoch, Trips
 
 
 class Seat:
@@ -34,7 +34,7 @@ class Stores:
     """What a send asks of Redis."""
 
     trips: Trips
-    epoch: stores.Epoch
+    epoch: Epoch
     claims: Claims
     profiles: stores.Profiles
     suppressions: stores.Suppressions

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from consumers import verdicts
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Settled
-from consumers.round_trip import Trip
 from consumers.sending import Sending, Stores
 from consumers.verdicts import Verdict
 from schemas import keys, metrics
 from schemas.errors import StoreDown
 from schemas.records import Defer
+from schemas.trips import Trip
 
 log = logging.getLogger(__name__)
 

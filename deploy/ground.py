@@ -16,12 +16,16 @@ from confluent_kafka import TopicCollection
 from deploy import catalogue, provision, redis_client
 from deploy.blueprint import Blueprint
 from deploy.broker_state import TIMEOUT_S, Broker, translated
+from deploy.redis_news import RedisLine
+from deploy.redis_trips import TIMEOUT_S as REDIS_TIMEOUT_S
+from deploy.redis_trips import RedisTrips
 from deploy.settings import Settings
 from producers.publisher import KafkaPublisher, PublisherOptions
 from schemas import keys, policies
 from schemas.clock import SystemClock
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
+from streams.inbox import RedisInbox
 from streams.log_reader import KafkaLogReader
 from streams.tails import KafkaTails
 
@@ -72,6 +76,15 @@ class Ground:
 
     def tails(self) -> KafkaTails:
         made = KafkaTails(self.kafka, clock=self.clock)
+        self.stack.push_async_callback(made.close)
+        return made
+
+    def trips(self, store: str, timeout_s: float = REDIS_TIMEOUT_S) -> RedisTrips:
+        """Round trips to Redis for one store; timeout_s bounds each."""
+        return RedisTrips(self.redis, store, timeout_s)
+
+    def inbox(self) -> RedisInbox:
+        made = RedisInbox(self.trips("inbox"), lambda: RedisLine(self.redis, "inbox"), self.epoch, self.clock)
         self.stack.push_async_callback(made.close)
         return made
 

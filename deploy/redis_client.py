@@ -1,13 +1,19 @@
-"""Opens Redis the way every process needs it: each new connection notes which server it reached."""
+"""Opens Redis the way every process needs it, and makes its errors ours, for `redis_trips` and `redis_news`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from schemas.stores import Epoch
+from schemas import metrics
+from schemas.errors import StoreDown
+from schemas.trips import Epoch
 
 ANSWER_S = 2.0
 """Redis counts as down when it needs longer: lanes wait, they do not hang."""
@@ -36,6 +42,16 @@ def connect(url: str, epoch: Epoch) -> Redis:
         retry=Retry(NoBackoff(), 0),
     )
     return Redis.from_pool(pool)
+
+
+@contextmanager
+def answering(store: str) -> Iterator[None]:
+    """Raises StoreDown for whatever the client raises when Redis does not answer or does not do as told."""
+    try:
+        yield
+    except (exceptions.RedisError, OSError, TimeoutError) as error:
+        metrics.REDIS_FAILURES.labels(store).inc()
+        raise StoreDown(f"Redis does not answer the {store} store: {type(error).__name__}: {error}") from error
 
 
 def _run_id(info: bytes) -> bytes:

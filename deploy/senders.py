@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 
-from consumers import breaker, claims, limits
 from consumers.breaker import Breaker, BreakerOptions, Gate
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
@@ -19,7 +18,6 @@ from consumers.providers.http_pool import PoolOptions
 from consumers.providers.inapp import InappProvider
 from consumers.providers.smtp import SmtpOptions, SmtpProvider
 from consumers.render import Renderer
-from consumers.round_trip import RedisTrips
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
 from deploy import sections
@@ -30,7 +28,7 @@ from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
-from streams.inbox import RedisInbox
+from schemas.trips import Trips
 from streams.recipients import RedisProfiles, RedisSuppressions
 
 INAPP = "inapp"
@@ -53,14 +51,14 @@ async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
         handout=HandoutOptions(batch=sending.batch, in_flight=2 * sending.in_flight),
     )
     try:
-        await run(loop, ProgressWriter(ground.redis, loop.progress, ground.clock).run())
+        await run(loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())
     finally:
         await worker.close()
 
 
 async def _worker(ground: Ground, channel: Channel, priority: Priority, publisher: Publisher) -> LaneWorker:
     settings = ground.settings
-    trips = RedisTrips(ground.redis, (*claims.SCRIPTS, *limits.SCRIPTS, *breaker.SCRIPTS))
+    trips = ground.trips("send")
     made = {name: _provider(ground, name, publisher) for name in providers_of(settings, channel)}
     for provider in made.values():
         ground.stack.push_async_callback(provider.close)
@@ -71,8 +69,8 @@ async def _worker(ground: Ground, channel: Channel, priority: Priority, publishe
         trips,
         ground.epoch,
         RedisClaims(ground.rng, ClaimOptions(lease_s=settings.sending.lease_s)),
-        RedisProfiles(ground.redis, ground.epoch),
-        RedisSuppressions(ground.redis, ground.epoch),
+        RedisProfiles(ground.trips("profiles"), ground.epoch),
+        RedisSuppressions(ground.trips("suppressions"), ground.epoch),
     )
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(share=settings.sending.retry_share))
     locales = {name: tenant.locale for name, tenant in settings.tenants.items()}
@@ -111,7 +109,7 @@ class ProviderRates:
     def __init__(self, ground: Ground) -> None:
         self._settings = ground.settings
         self._clock = ground.clock
-        self._trips = RedisTrips(ground.redis, breaker.SCRIPTS)
+        self._trips = ground.trips("breakers")
         self._breakers = {name: Breaker(name, BreakerOptions()) for name in (INAPP, *ground.settings.providers)}
 
     async def usable(self, channel: Channel) -> float:
@@ -127,7 +125,7 @@ class ProviderRates:
         return 0.0
 
 
-def _seat(ground: Ground, trips: RedisTrips, provider: Provider, priority: Priority) -> Seat:
+def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) -> Seat:
     name = provider.name
     options = LimitOptions(reserved=1 - ground.settings.sending.bulk_share)
     pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
@@ -148,9 +146,7 @@ def _options(settings: Settings, channel: Channel) -> WorkerOptions:
 
 def _provider(ground: Ground, name: str, publisher: Publisher) -> Provider:
     if name == INAPP:
-        box = RedisInbox(ground.redis, ground.epoch, ground.clock)
-        ground.stack.push_async_callback(box.close)
-        return InappProvider(ground.topics.inbox, publisher, box, ground.clock)
+        return InappProvider(ground.topics.inbox, publisher, ground.inbox(), ground.clock)
     given = ground.settings.providers[name]
     return HttpProvider(name, _http(given), ground.clock) if given.kind == "http" else _smtp(ground, name, given)
 

@@ -5,5 +5,4 @@ enter), `fields` (what a caller may write in one field), `request_bodies` (the s
 and the rules for events that others publish), `idempotency` (the same key, the same answer), `recipient_lines` and
 `upload` (a stream of recipients -> pages), `publisher` (the door to the log), `campaign` and `campaign_view` (what
 is known of campaigns), `callbacks` (what providers report back).
-Beside it: `redis_line` (the door to Redis).
 """

@@ -11,33 +11,29 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from producers.redis_line import RedisLine
-from schemas import keys, metrics
+from schemas import keys
 from schemas.clock import Clock
 from schemas.errors import StoreDown
-from schemas.stores import Epoch
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+from schemas.shared_trips import SharedTrips
+from schemas.trips import Epoch, Trips, script_beside
 
 log = logging.getLogger(__name__)
-SCRIPT = Path(__file__).with_suffix(".lua").read_text()
+SCRIPT = script_beside(__file__, "idempotency.lua")
+ANSWER_S = 0.5
+"""Bounds a round trip of this store: a caller is waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """lock_ms outlasts the log's delivery time-out, so that a lock outlives its request.
 
-    timeout_s bounds a round trip; after a failed one Redis is left alone for pause_s, so that callers
-    need not each wait for it.
+    After a failed round trip Redis is left alone for pause_s, so that callers need not each wait for it.
     """
 
     lock_ms: int = 35_000
     keep_ms: int = 86_400_000
-    timeout_s: float = 0.5
     pause_s: float = 1.0
 
 
@@ -84,18 +80,17 @@ class Store(Protocol):
 
 
 class Idempotency:
-    """The Store on Redis. epoch: that of this client's connections (schemas.stores)."""
+    """The Store on Redis. trips: bounded by ANSWER_S."""
 
     def __init__(
         self,
-        client: Redis,
+        trips: Trips,
         epoch: Epoch,
         clock: Clock,
         new_token: Callable[[], str],
         options: Options = Options(),
     ) -> None:
-        self._line = RedisLine(client, epoch, SCRIPT, options.timeout_s)
-        self._epoch = epoch
+        self._trips = SharedTrips(trips, epoch)
         self._clock = clock
         self._new_token = new_token
         self._options = options
@@ -131,18 +126,11 @@ class Idempotency:
 
     def _leave_alone(self, step: str, error: StoreDown) -> None:
         self._left_alone_until_s = self._clock.steady_s() + self._options.pause_s
-        metrics.REDIS_FAILURES.labels("idempotency").inc()
         log.warning("idempotency.unavailable", extra={"step": step, "error": str(error)})
 
     async def _run(self, attempt: Attempt, step: str, *arguments: str | int) -> tuple[str, str, bool]:
         """One round trip: the script's word and detail, and whether Redis holds all it should."""
         key = keys.redis_idempotency(attempt.tenant, attempt.event_id)
-        (word, detail), epoch = await self._line.call(key, (step, attempt.body_hash, *arguments))
-        return word.decode(), detail.decode(), self._is_trusted(epoch)
-
-    def _is_trusted(self, epoch: bytes | None) -> bool:
-        try:
-            self._epoch.check(epoch)
-        except StoreDown:
-            return False
-        return True
+        given = (step, attempt.body_hash, *arguments)
+        (word, detail), trusted = await self._trips.go(lambda trip: trip.run(SCRIPT, (key,), *given))
+        return word.decode(), detail.decode(), trusted

@@ -7,7 +7,8 @@ must act), `clock`.
 Identity and places: `keys` (every id and key), `partitions` (murmur2), `topics` (the catalogue), `metrics`.
 Bytes: `codec` (bytes <-> message), `compiled` (schemas as functions), `schema_files`, and the folder `avro`.
 Who is reached how: `policies` (what a template decides), `contacts` (where a person can be reached), `facets` (how a
-profile lies on its topic), `stores` (ports of what two rooms use), `timeline` (an entry of it).
+profile lies on its topic), `stores` (ports of what two rooms use), `trips` (the port to Redis) and `shared_trips`
+(asked together), `timeline` (an entry of it).
 What became of it: `states` (one delivery), `slots` (one notification), `packed_slots` (its bytes), `rows` (a page of
 them), `counts` (of a campaign), `reports` (what a callback says).
 """

@@ -1,7 +1,7 @@
 """Ports of the stores that two rooms use; each body lives in one room and is handed over by `deploy`.
 
-A body's `ask_*` appends exactly one command to a pipelined round trip, its `read_*` reads that command's
-reply; so several stores share one round trip. Every trusted round trip ends with `Epoch.ask`, checked first.
+A body's `ask_*` adds exactly one command to a round trip (`schemas.trips`), its `read_*` reads that command's
+reply; so several stores share one trip.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from schemas import keys, messages, timeline
-from schemas.errors import StoreDown
-
-
-class Pipeline(Protocol):
-    """A pipelined round trip in the making (redis.asyncio's pipeline satisfies it)."""
-
-    def execute_command(self, *args: Any) -> Any: ...
+from schemas.trips import Trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +35,13 @@ class Profile:
 
 
 class Profiles(Protocol):
-    def ask(self, pipeline: Pipeline, tenant: str, user_id: str) -> None: ...
+    def ask(self, trip: Trip, tenant: str, user_id: str) -> None: ...
 
     def read(self, reply: Any) -> Profile: ...
 
 
 class Suppressions(Protocol):
-    def ask(self, pipeline: Pipeline, tenant: str, channel: str, address: str) -> None: ...
+    def ask(self, trip: Trip, tenant: str, channel: str, address: str) -> None: ...
 
     def read(self, reply: Any) -> str:
         """The cause; "" when the address may be written to."""
@@ -136,24 +130,6 @@ class Timeline(Protocol):
     async def newest(self, tenant: str, user_id: str) -> Sequence[timeline.Entry]:
         """Newest first. Raises StoreDown."""
         ...
-
-
-class Epoch:
-    """Whether Redis's content can be trusted: the key `epoch` holds the run_id its rebuild was made for.
-
-    run_id is set by the connection callback of the process's Redis client on every (re)connect.
-    """
-
-    def __init__(self) -> None:
-        self.run_id = b""
-
-    def ask(self, pipeline: Pipeline) -> None:
-        pipeline.execute_command("GET", keys.REDIS_EPOCH)
-
-    def check(self, reply: bytes | None) -> None:
-        """Raises StoreDown when the content was not rebuilt for the server now running."""
-        if reply is None or reply != self.run_id:
-            raise StoreDown("Redis was emptied or restarted; waiting for `tidings route recipients` to rebuild it")
 
 
 @dataclass(frozen=True, slots=True)

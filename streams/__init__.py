@@ -13,5 +13,5 @@ Status: `callbacks` (reports -> events), `status_process` (all of it composed), 
 (its repairs), `status_flow` (the order of writes), `status_table` (the rules), `row_store` (rows on disk),
 `status_watch` (ends a deaf process), `status_sweep` (old rows), `status_view` (reads at the owner), `status_reads`
 (reads from anywhere).
-Beside it, the doors: `log_reader` and `tails` (the log without a group), `redis_door`, `round_trip`, `shared_trips`.
+Beside it, the doors: `log_reader` and `tails` (the log without a group).
 """

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from schemas import keys
 from schemas.clock import Clock
 from schemas.records import LogReader
-from streams import redis_door
+from schemas.trips import Trip, Trips, asked
 from streams.campaigns import Campaign
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 STUCK_AFTER_S = 2.0
 FORGOTTEN_AFTER_S = 30.0
@@ -96,9 +92,9 @@ class OnTheirWay:
 class Backlog:
     """Looks at the lanes. partitions: how many each lane has."""
 
-    def __init__(self, reader: LogReader, redis: Redis, partitions: Mapping[str, int], clock: Clock) -> None:
+    def __init__(self, reader: LogReader, trips: Trips, partitions: Mapping[str, int], clock: Clock) -> None:
         self._reader = reader
-        self._redis = redis
+        self._trips = trips
         self._partitions = partitions
         self._clock = clock
         self._stuck = Stuck()
@@ -119,22 +115,25 @@ class Backlog:
 
     async def fanned_pages(self, campaigns: Sequence[tuple[str, str]]) -> list[int]:
         """Pages of each (tenant, campaign) that fan-out has brought to the lanes. Raises StoreDown."""
-        return [int(n) for n in await self._ask([("BITCOUNT", keys.redis_fanned(*one)) for one in campaigns])]
+
+        def ask(trip: Trip) -> None:
+            for tenant, campaign_id in campaigns:
+                trip.execute_command("BITCOUNT", keys.redis_fanned(tenant, campaign_id))
+
+        return [int(pages) for pages in await asked(self._trips, ask)]
 
     async def _progress(self, lanes: Sequence[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """lane -> partition -> (low watermark, done above it)."""
-        replies = await self._ask([("HGETALL", keys.redis_progress(lane)) for lane in lanes])
+
+        def ask(trip: Trip) -> None:
+            for lane in lanes:
+                trip.execute_command("HGETALL", keys.redis_progress(lane))
+
+        replies = await asked(self._trips, ask)
         return {
             lane: {int(number): _two_numbers(value) for number, value in reply.items()}
             for lane, reply in zip(lanes, replies, strict=True)
         }
-
-    async def _ask(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
-        with redis_door.answering("backlog"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*command)
-                return list(await pipeline.execute())
 
 
 def partition(first: int, end: int, progress: tuple[int, int] | None) -> Partition:

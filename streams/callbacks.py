@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
@@ -23,10 +22,7 @@ from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Publisher, 
 from schemas.reports import Reader, Report
 from schemas.stores import SuppressionWrites
 from schemas.topics import Topics
-from streams import redis_door
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+from schemas.trips import Trip, Trips, asked
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +55,7 @@ class RouteCallbacks:
         self,
         readers: Mapping[str, Reader],
         ids: keys.Ids,
-        redis: Redis,
+        trips: Trips,
         suppressions: SuppressionWrites,
         publisher: Publisher,
         topics: Topics,
@@ -68,7 +64,7 @@ class RouteCallbacks:
     ) -> None:
         self._readers = readers
         self._ids = ids
-        self._redis = redis
+        self._trips = trips
         self._suppressions = suppressions
         self._publisher = publisher
         self._topics = topics
@@ -119,11 +115,12 @@ class RouteCallbacks:
 
     async def _kept(self, provider: str, message_ids: Sequence[str]) -> dict[str, str]:
         """Message id -> reference, for those that settle has kept. Raises StoreDown."""
-        with redis_door.answering("callbacks"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for message_id in message_ids:
-                    pipeline.get(keys.redis_message(provider, message_id))
-                replies = await pipeline.execute()
+
+        def ask(trip: Trip) -> None:
+            for message_id in message_ids:
+                trip.execute_command("GET", keys.redis_message(provider, message_id))
+
+        replies = await asked(self._trips, ask)
         return {message_id: reply.decode() for message_id, reply in zip(message_ids, replies, strict=True) if reply}
 
     async def _answer(self, record: Record, found: _Found) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from schemas import keys, metrics
 from schemas.clock import Clock
@@ -16,13 +16,10 @@ from schemas.messages import EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing, Publisher
-from schemas.stores import Epoch, Pipeline, Profiles, StatusReads
+from schemas.stores import Profiles, StatusReads
 from schemas.topics import Topics
-from streams import fanned, lane_records, page_status, planning, plans, round_trip
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
+from schemas.trips import Epoch, Trip, Trips, trusted
+from streams import fanned, lane_records, page_status, planning, plans
 
 ASK_ROWS_AFTER_MS = 22 * 3_600_000
 """Plans are kept for 24 h: a page let go longer ago than this asks its row what was planned already."""
@@ -37,13 +34,13 @@ class _Place(NamedTuple):
 
 
 class FanOut:
-    """Expands pages. profiles is read with the same Redis client; rows only for pages let go long ago."""
+    """Expands pages. profiles is read by the same trips; rows only for pages let go long ago."""
 
     def __init__(
         self,
         policies: Policies,
         profiles: Profiles,
-        redis: Redis,
+        trips: Trips,
         epoch: Epoch,
         publisher: Publisher,
         topics: Topics,
@@ -53,7 +50,7 @@ class FanOut:
         self._policies = policies
         self._rows = rows
         self._profiles = profiles
-        self._redis = redis
+        self._trips = trips
         self._epoch = epoch
         self._publisher = publisher
         self._topics = topics
@@ -110,11 +107,11 @@ class FanOut:
     ) -> list[tuple[planning.Plan, bytes]]:
         """A plan for each, by what is known of the person now; also packed."""
 
-        def ask(pipeline: Pipeline) -> None:
+        def ask(trip: Trip) -> None:
             for place in places:
-                self._profiles.ask(pipeline, page.tenant, place.recipient.user_id)
+                self._profiles.ask(trip, page.tenant, place.recipient.user_id)
 
-        profiles = await round_trip.trusted(self._redis, self._epoch, "fan_out", ask)
+        profiles = await trusted(self._trips, self._epoch, ask)
         offers = []
         for place, reply in zip(places, profiles, strict=True):
             plan = planning.plan(policy, page.channels, self._profiles.read(reply), place.recipient.to)
@@ -129,12 +126,12 @@ class FanOut:
         Dispatch learns in the same trip that the page reaches the lanes.
         """
 
-        def ask(pipeline: Pipeline) -> None:
+        def ask(trip: Trip) -> None:
             for place, (_, packed) in zip(places, offers, strict=True):
-                plans.ask(pipeline, page.tenant, place.recipient.user_id, place.intent, packed)
-            fanned.ask_mark(pipeline, page)
+                plans.ask(trip, page.tenant, place.recipient.user_id, place.intent, packed)
+            fanned.ask_mark(trip, page)
 
-        replies = await round_trip.trusted(self._redis, self._epoch, "fan_out", ask)
+        replies = await trusted(self._trips, self._epoch, ask)
         return [
             plan if reply is None or reply == packed else _earlier(page, place, reply)
             for place, (plan, packed), reply in zip(places, offers, replies, strict=False)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from schemas import keys
 from schemas.messages import ReleasedPage
-from schemas.stores import Pipeline
+from schemas.trips import Trip
 
 KEPT_S = 86_400
 
 
-def ask_mark(pipeline: Pipeline, page: ReleasedPage) -> None:
+def ask_mark(trip: Trip, page: ReleasedPage) -> None:
     """Appends two commands."""
     key = keys.redis_fanned(page.tenant, page.campaign_id)
-    pipeline.execute_command("SETBIT", key, page.page, 1)
-    pipeline.execute_command("EXPIRE", key, KEPT_S)
+    trip.execute_command("SETBIT", key, page.page, 1)
+    trip.execute_command("EXPIRE", key, KEPT_S)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from schemas import keys
-from streams import redis_door
+from schemas.trips import Trip, Trips, asked, script_beside
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+TAKE = script_beside(__file__, "grants.lua")
 
 KEPT_MS = 5_000
 """A wish or a token that nobody renews is gone after this."""
@@ -23,9 +21,9 @@ KEPT_MS = 5_000
 class Purse:
     """The tokens of one `route bulk` process: what was taken for a record that then had to wait serves the next."""
 
-    def __init__(self, redis: Redis, instance: str) -> None:
+    def __init__(self, trips: Trips, instance: str) -> None:
+        self._trips = trips
         self._instance = instance
-        self._take = redis.register_script(redis_door.script("grants.lua"))
         self._held: dict[tuple[str, str], int] = {}
 
     async def fill(self, wanted: Mapping[tuple[str, str], int]) -> None:
@@ -47,8 +45,9 @@ class Purse:
 
     async def _ask(self, flow: tuple[str, str], missing: int) -> int:
         tenant, lane = flow
-        with redis_door.answering("grants"):
-            return int(await self._take(keys=[keys.redis_grant(lane, tenant)], args=[self._instance, missing, KEPT_MS]))
+        key = keys.redis_grant(lane, tenant)
+        (taken,) = await asked(self._trips, lambda trip: trip.run(TAKE, (key,), self._instance, missing, KEPT_MS))
+        return int(taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +65,31 @@ class Wish:
 class Grants:
     """Dispatch's side."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+    def __init__(self, trips: Trips) -> None:
+        self._trips = trips
 
     async def wishes(self, flows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Wish]:
         """The wishes of these (tenant, lane)s, aged by Redis's own clock. Raises StoreDown."""
-        with redis_door.answering("grants"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.time()
-                for tenant, lane in flows:
-                    pipeline.hgetall(keys.redis_grant(lane, tenant))
-                (seconds, micros), *replies = await pipeline.execute()
-        now_ms = seconds * 1000 + micros // 1000
+
+        def ask(trip: Trip) -> None:
+            trip.execute_command("TIME")
+            for tenant, lane in flows:
+                trip.execute_command("HGETALL", keys.redis_grant(lane, tenant))
+
+        (seconds, micros), *replies = await asked(self._trips, ask)
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
         return {flow: _wish(reply, now_ms) for flow, reply in zip(flows, replies, strict=True) if reply}
 
     async def give(self, granted: Mapping[tuple[str, str], int]) -> None:
         """Adds tokens. Raises StoreDown."""
-        with redis_door.answering("grants"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for (tenant, lane), count in granted.items():
-                    key = keys.redis_grant(lane, tenant)
-                    pipeline.hincrby(key, "tokens", count)
-                    pipeline.pexpire(key, KEPT_MS)
-                await pipeline.execute()
+
+        def ask(trip: Trip) -> None:
+            for (tenant, lane), count in granted.items():
+                key = keys.redis_grant(lane, tenant)
+                trip.execute_command("HINCRBY", key, "tokens", count)
+                trip.execute_command("PEXPIRE", key, KEPT_MS)
+
+        await asked(self._trips, ask)
 
 
 def _wish(reply: Mapping[bytes, bytes], now_ms: int) -> Wish:

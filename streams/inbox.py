@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from schemas import keys
 from schemas.clock import Clock
 from schemas.messages import InboxMessage
-from schemas.stores import Epoch, InboxItem, InboxNews, InboxView, Pipeline
-from streams import redis_door
+from schemas.shared_trips import SharedTrips
+from schemas.stores import InboxItem, InboxNews, InboxView
+from schemas.trips import Epoch, Trip, Trips, asked, script_beside, trusted
 from streams.inbox_format import pack, unpack
-from streams.inbox_live import LiveInboxes
-from streams.shared_trips import SharedTrips
+from streams.inbox_live import LiveInboxes, OpenLine
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+PUT = script_beside(__file__, "inbox_put.lua")
+MARK = script_beside(__file__, "inbox_mark.lua")
 
 KEPT = 200
 KEPT_S = 30 * 24 * 3600
@@ -29,25 +28,19 @@ KEPT_S = 30 * 24 * 3600
 class RedisInbox:
     """Body of stores.Inbox."""
 
-    def __init__(self, redis: Redis, epoch: Epoch, clock: Clock) -> None:
-        self._redis = redis
+    def __init__(self, trips: Trips, open_line: OpenLine, epoch: Epoch, clock: Clock) -> None:
+        self._trips = trips
         self._epoch = epoch
         self._clock = clock
-        self._put = redis_door.script("inbox_put.lua")
-        self._mark = redis_door.script("inbox_mark.lua")
-        self._live = LiveInboxes(redis)
-        self._trips = SharedTrips(redis, "inbox")
+        self._live = LiveInboxes(open_line)
+        self._shared = SharedTrips(trips, epoch)
 
     async def put(self, message: InboxMessage) -> None:
-        await self._trips.go(lambda pipeline: self.write(pipeline, message))
+        await self._shared.go(lambda trip: self.write(trip, message))
 
     async def view(self, tenant: str, user_id: str) -> InboxView:
-        with redis_door.answering("inbox"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.execute_command("HGETALL", keys.redis_inbox(tenant, user_id))
-                self._epoch.ask(pipeline)
-                stored, epoch = await pipeline.execute()
-        self._epoch.check(epoch)
+        whole = ("HGETALL", keys.redis_inbox(tenant, user_id))
+        (stored,) = await trusted(self._trips, self._epoch, lambda trip: trip.execute_command(*whole))
         seq = int(stored.pop(b"seq", b"0"))
         items = [_item(tenant, user_id, name, value) for name, value in stored.items()]
         fresh = [item for item in items if item.message.at_ms >= self._oldest_ms()]
@@ -56,10 +49,9 @@ class RedisInbox:
         return InboxView(seq, unread, tuple(fresh))
 
     async def mark_read(self, tenant: str, user_id: str, notification_ids: Sequence[str], at_ms: int) -> int:
-        with redis_door.answering("inbox"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                self._mark_command(pipeline, tenant, user_id, at_ms, notification_ids)
-                (left,) = await pipeline.execute()
+        (left,) = await asked(
+            self._trips, lambda trip: self._mark_command(trip, tenant, user_id, at_ms, notification_ids)
+        )
         return int(left)
 
     def live(self, tenant: str, user_id: str) -> AbstractAsyncContextManager[AsyncIterator[InboxNews]]:
@@ -69,23 +61,21 @@ class RedisInbox:
         """Ends the live news; whoever follows them is told to reconnect."""
         await self._live.close()
 
-    def write(self, pipeline: Pipeline, message: InboxMessage) -> None:
+    def write(self, trip: Trip, message: InboxMessage) -> None:
         """Appends one command that puts the message, or only marks it as read where it is known already."""
         tenant, user_id = message.tenant, message.user_id
         profile = keys.redis_profile(tenant, user_id)
         limits = (KEPT, self._oldest_ms(), KEPT_S, keys.redis_inbox_live(tenant, user_id))
         content = (message.notification_id, pack(message), message.at_ms, message.read_at_ms)
-        pipeline.execute_command("EVAL", self._put, 4, *_keys(tenant, user_id), profile, *content, *limits)
+        trip.run(PUT, (*_keys(tenant, user_id), profile), *content, *limits)
 
-    def remove(self, pipeline: Pipeline, tenant: str, user_id: str, notification_id: str) -> None:
+    def remove(self, trip: Trip, tenant: str, user_id: str, notification_id: str) -> None:
         """Appends one command that removes the message."""
-        self._mark_command(pipeline, tenant, user_id, 0, [notification_id])
+        self._mark_command(trip, tenant, user_id, 0, [notification_id])
 
-    def _mark_command(
-        self, pipeline: Pipeline, tenant: str, user_id: str, at_ms: int, notification_ids: Sequence[str]
-    ) -> None:
+    def _mark_command(self, trip: Trip, tenant: str, user_id: str, at_ms: int, notification_ids: Sequence[str]) -> None:
         live = keys.redis_inbox_live(tenant, user_id)
-        pipeline.execute_command("EVAL", self._mark, 3, *_keys(tenant, user_id), at_ms, live, *notification_ids)
+        trip.run(MARK, _keys(tenant, user_id), at_ms, live, *notification_ids)
 
     def _oldest_ms(self) -> int:
         return self._clock.now_ms() - KEPT_S * 1000

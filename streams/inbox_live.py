@@ -1,4 +1,4 @@
-"""News of inboxes as they happen: one Redis subscription per process, however many screens look on.
+"""News of inboxes as they happen: one subscription per process, however many screens look on.
 
 News are hints. Whoever falls behind or loses Redis is told so and reconnects, and then sees the true state.
 """
@@ -6,19 +6,14 @@ News are hints. Whoever falls behind or loses Redis is told so and reconnects, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
 
 from schemas import keys
 from schemas.errors import StoreDown
 from schemas.stores import InboxNews
-from streams import redis_door
 from streams.inbox_format import unpack
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-    from redis.asyncio.client import PubSub
 
 BEHIND_MAX = 100
 """News that may wait for one screen."""
@@ -27,12 +22,31 @@ POLL_S = 30.0
 Screen = asyncio.Queue[bytes | None]
 
 
+class Line(Protocol):
+    """A line over which channels are heard. Raises StoreDown when it was cut: close it and open another."""
+
+    async def hear(self, channel: bytes) -> None: ...
+
+    async def ignore(self, channel: bytes) -> None: ...
+
+    async def next(self, wait_s: float) -> tuple[bytes, bytes | None] | None:
+        """(channel, news); (channel, None) from when on it is heard; None when nothing came within wait_s."""
+        ...
+
+    async def close(self) -> None:
+        """Never raises."""
+        ...
+
+
+OpenLine = Callable[[], Line]
+
+
 class LiveInboxes:
     """Fans the news of each inbox out to the screens that follow it."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-        self._pubsub: PubSub | None = None
+    def __init__(self, open_line: OpenLine) -> None:
+        self._open_line = open_line
+        self._line: Line | None = None
         self._reader: asyncio.Task[None] | None = None
         self._screens: dict[bytes, set[Screen]] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
@@ -60,15 +74,17 @@ class LiveInboxes:
         self._screens.setdefault(channel, set()).add(screen)
         confirmed = self._confirmed.get(channel)
         try:
-            with redis_door.answering("inbox"):
-                if confirmed is None:
-                    confirmed = self._confirmed[channel] = asyncio.Event()
-                    if self._pubsub is None:
-                        self._pubsub = self._redis.pubsub()
-                    await self._pubsub.subscribe(channel)
-                if self._reader is None or self._reader.done():
-                    self._reader = asyncio.create_task(self._read())
-                await asyncio.wait_for(confirmed.wait(), POLL_S)
+            if confirmed is None:
+                confirmed = self._confirmed[channel] = asyncio.Event()
+                if self._line is None:
+                    self._line = self._open_line()
+                await self._line.hear(channel)
+            if self._reader is None or self._reader.done():
+                self._reader = asyncio.create_task(self._read())
+            await asyncio.wait_for(confirmed.wait(), POLL_S)
+        except TimeoutError:
+            await self._leave(channel, screen)
+            raise StoreDown("Redis does not say that it passes the news of an inbox on") from None
         except BaseException:
             await self._leave(channel, screen)
             raise
@@ -80,29 +96,27 @@ class LiveInboxes:
             return
         del self._screens[channel]
         self._confirmed.pop(channel, None)
-        if self._pubsub is not None:
+        if self._line is not None:
             try:
-                with redis_door.answering("inbox"):
-                    await self._pubsub.unsubscribe(channel)
+                await self._line.ignore(channel)
             except StoreDown:
                 await self._drop()
 
     async def _read(self) -> None:
         """Runs as long as anybody follows an inbox; dismisses everybody when the subscription is lost."""
         try:
-            while self._screens and self._pubsub is not None:
-                with redis_door.answering("inbox"):
-                    message = await self._pubsub.get_message(timeout=POLL_S)
-                if message is not None:
-                    self._pass_on(message["type"], message["channel"], message["data"])
+            while self._screens and self._line is not None:
+                heard = await self._line.next(POLL_S)
+                if heard is not None:
+                    self._pass_on(*heard)
         except StoreDown:
             self._dismiss_all()
             await self._drop()
 
-    def _pass_on(self, kind: str, channel: bytes, data: bytes) -> None:
-        if kind == "subscribe" and channel in self._confirmed:
-            self._confirmed[channel].set()
-        if kind != "message":
+    def _pass_on(self, channel: bytes, data: bytes | None) -> None:
+        if data is None:
+            if channel in self._confirmed:
+                self._confirmed[channel].set()
             return
         for screen in self._screens.get(channel, ()):
             if screen.full():
@@ -118,10 +132,9 @@ class LiveInboxes:
         self._confirmed.clear()
 
     async def _drop(self) -> None:
-        pubsub, self._pubsub = self._pubsub, None
-        if pubsub is not None:
-            with suppress(StoreDown), redis_door.answering("inbox"):
-                await pubsub.aclose()  # type: ignore[no-untyped-call]
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
 
 
 async def _news(tenant: str, user_id: str, screen: Screen) -> AsyncIterator[InboxNews]:

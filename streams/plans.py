@@ -7,16 +7,16 @@ read the first one's plan, whatever the profile says by then.
 from __future__ import annotations
 
 from schemas import keys
-from schemas.stores import Pipeline
+from schemas.trips import Trip
 
 KEPT_S = 86_400
 """As long as claims: what is older is refused by its age."""
 
 
-def ask(pipeline: Pipeline, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
+def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
     """Offers this plan (`planning.pack`): it is kept unless there is one."""
     key = keys.redis_plan(tenant, user_id, intent)
-    pipeline.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S)
+    trip.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S)
 
 
 def read(reply: bytes | None, packed: bytes) -> bytes:

@@ -13,19 +13,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schemas import keys, metrics
 from schemas.errors import Poison, StoreDown, Transient
 from schemas.records import LogReader, Record
-from schemas.stores import Epoch
-from streams import redis_door
+from schemas.trips import Ask, Epoch, Trips, asked, script_beside
 from streams.recipients_apply import Applier
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
 log = logging.getLogger(__name__)
+STEP = script_beside(__file__, "rebuild.lua")
 
 LOG_ID = "log"
 """Field beside the applied offsets: which log they belong to."""
@@ -55,7 +52,7 @@ class Rebuild:
 
     def __init__(
         self,
-        redis: Redis,
+        trips: Trips,
         epoch: Epoch,
         applier: Applier,
         log_reader: LogReader,
@@ -64,7 +61,7 @@ class Rebuild:
         token: str,
         options: RebuildOptions | None = None,
     ) -> None:
-        self._redis = redis
+        self._trips = trips
         self._epoch = epoch
         self._applier = applier
         self._log_reader = log_reader
@@ -72,7 +69,6 @@ class Rebuild:
         self._log_id = log_id.encode()
         self._token = token
         self._options = options or RebuildOptions()
-        self._script = redis_door.script("rebuild.lua")
         self.trusted = asyncio.Event()
 
     async def run(self) -> None:
@@ -93,7 +89,7 @@ class Rebuild:
         stored = await self._ask("GET", keys.REDIS_EPOCH)
         filled_from = await self._ask("HGET", keys.REDIS_APPLIED, LOG_ID)
         is_foreign = filled_from is not None and filled_from != self._log_id
-        is_trusted = stored is not None and stored == self._epoch.run_id and not is_foreign
+        is_trusted = self._epoch.holds(stored) and not is_foreign
         if not is_trusted and await self._locked():
             if is_foreign:
                 await self._forget()
@@ -165,13 +161,16 @@ class Rebuild:
         places += [part for at, offset in (newest or {}).items() for part in (_name(*at), offset)]
         lock_ms = int(self._options.lock_s * 1000)
         touched = (keys.REDIS_REBUILD, keys.REDIS_EPOCH, keys.REDIS_APPLIED)
-        done = await self._ask("EVAL", self._script, 3, *touched, step, self._token, run_id, lock_ms, *places)
+        done = await self._one(lambda trip: trip.run(STEP, touched, step, self._token, run_id, lock_ms, *places))
         if not done and step != "note":
             raise StoreDown("Redis was emptied while it was rebuilt, or somebody else took over")
 
     async def _ask(self, *command: Any) -> Any:
-        with redis_door.answering("rebuild"):
-            return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+        return await self._one(lambda trip: trip.execute_command(*command))
+
+    async def _one(self, ask: Ask) -> Any:
+        (reply,) = await asked(self._trips, ask)
+        return reply
 
 
 async def _batches(records: AsyncIterator[Record], size: int) -> AsyncIterator[list[Record]]:

@@ -8,17 +8,16 @@ come in any order and any number: the higher offset stays. Readers ask with one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from schemas import facets, keys, messages
-from schemas.stores import Epoch, FacetWrite, Pipeline, Profile
-from streams import redis_door
+from schemas.stores import FacetWrite, Profile
+from schemas.trips import Epoch, Trip, Trips, asked, script_beside, trusted
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
+WRITE = script_beside(__file__, "recipients.lua")
+SUPPRESS = script_beside(__file__, "suppressions.lua")
 MARK_KEPT_S = 7 * 24 * 3600
 """How long a lifted suppression remembers its offset: longer than any writer can lag behind."""
 NOBODY = Profile()
@@ -27,71 +26,52 @@ NOBODY = Profile()
 class RedisProfiles:
     """Body of stores.Profiles and stores.ProfileWrites."""
 
-    def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self._redis = redis
+    def __init__(self, trips: Trips, epoch: Epoch) -> None:
+        self._trips = trips
         self._epoch = epoch
-        self._script = redis_door.script("recipients.lua")
 
-    def ask(self, pipeline: Pipeline, tenant: str, user_id: str) -> None:
-        pipeline.execute_command("HGETALL", keys.redis_profile(tenant, user_id))
+    def ask(self, trip: Trip, tenant: str, user_id: str) -> None:
+        trip.execute_command("HGETALL", keys.redis_profile(tenant, user_id))
 
     def read(self, reply: dict[bytes, bytes]) -> Profile:
         return read_profile(reply) if reply else NOBODY
 
-    def write(self, pipeline: Pipeline, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> None:
+    def write(self, trip: Trip, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> None:
         """Appends one command; its reply names the facets that an erasure among the writes removed."""
         arguments = [part for write in writes for part in (write.name, write.offset, _packed(write.facet))]
-        pipeline.execute_command("EVAL", self._script, 5, *_keys(tenant, user_id), *arguments)
+        trip.run(WRITE, _keys(tenant, user_id), *arguments)
 
     async def apply(self, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> tuple[str, ...]:
-        with redis_door.answering("profiles"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                self.write(pipeline, tenant, user_id, writes)
-                (removed,) = await pipeline.execute()
+        (removed,) = await asked(self._trips, lambda trip: self.write(trip, tenant, user_id, writes))
         return removed_names(removed)
 
     async def load(self, tenant: str, user_id: str) -> Profile:
-        with redis_door.answering("profiles"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                self.ask(pipeline, tenant, user_id)
-                self._epoch.ask(pipeline)
-                stored, epoch = await pipeline.execute()
-        self._epoch.check(epoch)
+        (stored,) = await trusted(self._trips, self._epoch, lambda trip: self.ask(trip, tenant, user_id))
         return self.read(stored)
 
 
 class RedisSuppressions:
     """Body of stores.Suppressions and stores.SuppressionWrites."""
 
-    def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self._redis = redis
+    def __init__(self, trips: Trips, epoch: Epoch) -> None:
+        self._trips = trips
         self._epoch = epoch
-        self._script = redis_door.script("suppressions.lua")
 
-    def ask(self, pipeline: Pipeline, tenant: str, channel: str, address: str) -> None:
-        hashed = keys.address_hash(channel, address)
-        pipeline.execute_command("GET", keys.redis_suppression(tenant, channel, hashed))
+    def ask(self, trip: Trip, tenant: str, channel: str, address: str) -> None:
+        _ask_cause(trip, tenant, channel, keys.address_hash(channel, address))
 
     def read(self, reply: bytes | None) -> str:
         return reply.partition(b" ")[2].decode() if reply else ""
 
-    def write(self, pipeline: Pipeline, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
+    def write(self, trip: Trip, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
         key = keys.redis_suppression(tenant, channel, hashed)
-        pipeline.execute_command("EVAL", self._script, 1, key, offset, cause, MARK_KEPT_S)
+        trip.run(SUPPRESS, (key,), offset, cause, MARK_KEPT_S)
 
     async def apply(self, tenant: str, channel: str, hashed: str, offset: int, cause: str) -> None:
-        with redis_door.answering("suppressions"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                self.write(pipeline, tenant, channel, hashed, offset, cause)
-                await pipeline.execute()
+        await asked(self._trips, lambda trip: self.write(trip, tenant, channel, hashed, offset, cause))
 
     async def load(self, tenant: str, channel: str, hashed: str) -> str:
-        with redis_door.answering("suppressions"):
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.execute_command("GET", keys.redis_suppression(tenant, channel, hashed))
-                self._epoch.ask(pipeline)
-                stored, epoch = await pipeline.execute()
-        self._epoch.check(epoch)
+        (stored,) = await trusted(self._trips, self._epoch, lambda trip: _ask_cause(trip, tenant, channel, hashed))
         return self.read(stored)
 
 
@@ -124,6 +104,10 @@ def read_profile(stored: dict[bytes, bytes]) -> Profile:
 def removed_names(reply: Sequence[bytes]) -> tuple[str, ...]:
     """The reply of `RedisProfiles.write`."""
     return tuple(name.decode() for name in reply)
+
+
+def _ask_cause(trip: Trip, tenant: str, channel: str, hashed: str) -> None:
+    trip.execute_command("GET", keys.redis_suppression(tenant, channel, hashed))
 
 
 def _keys(tenant: str, user_id: str) -> tuple[str, ...]:

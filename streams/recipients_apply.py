@@ -6,9 +6,9 @@ late or beside the API changes nothing: every store keeps what is newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from schemas import codec, facets, keys, metrics
 from schemas.clock import Clock
@@ -16,14 +16,11 @@ from schemas.errors import Poison
 from schemas.messages import InboxMessage, NotificationCancelled, RecipientFacet, Suppression
 from schemas.reasons import ParkReason
 from schemas.records import Outgoing, Record
-from schemas.stores import FacetWrite, Pipeline
+from schemas.stores import FacetWrite
 from schemas.topics import Topics
-from streams import redis_door
+from schemas.trips import Trip, Trips, asked
 from streams.inbox import RedisInbox
 from streams.recipients import RedisProfiles, RedisSuppressions, removed_names
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 CANCEL_KEPT_MS = 30 * 24 * 3_600_000
 
@@ -41,8 +38,8 @@ class Applied:
 class _Batch:
     """Commands in the making; facets are grouped by user, so that each user costs one script."""
 
-    pipeline: Pipeline
-    writes: dict[tuple[str, str], list[FacetWrite]] = field(default_factory=dict)
+    trip: Trip
+    writes: dict[tuple[str, str], list[FacetWrite]]
 
 
 class Applier:
@@ -50,7 +47,7 @@ class Applier:
 
     def __init__(
         self,
-        redis: Redis,
+        trips: Trips,
         profiles: RedisProfiles,
         suppressions: RedisSuppressions,
         inbox: RedisInbox,
@@ -58,7 +55,7 @@ class Applier:
         topics: Topics,
         clock: Clock,
     ) -> None:
-        self._redis = redis
+        self._trips = trips
         self._profiles = profiles
         self._suppressions = suppressions
         self._inbox = inbox
@@ -76,26 +73,26 @@ class Applier:
         """Applies what can be applied. Raises StoreDown: nothing, some or all of it was applied, do it again."""
         good: list[Record] = []
         bad: list[tuple[Record, Poison]] = []
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            batch = _Batch(pipeline)
+        writes: dict[tuple[str, str], list[FacetWrite]] = {}
+
+        def ask(trip: Trip) -> None:
+            batch = _Batch(trip, writes)
             for record in records:
                 try:
                     self._by_topic[record.topic](batch, record)
                     good.append(record)
                 except Poison as poison:
                     bad.append((record, poison))
-            removed = await self._execute(pipeline, batch)
+            for (tenant, user_id), facets_ in writes.items():
+                self._profiles.write(trip, tenant, user_id, facets_)
+
+        removed = self._removed(writes, await asked(self._trips, ask))
         metrics.FACETS_APPLIED.labels("applied").inc(len(good))
         metrics.FACETS_APPLIED.labels("unreadable").inc(len(bad))
         return Applied(tuple(good), tuple(bad), removed)
 
-    async def _execute(self, pipeline: Any, batch: _Batch) -> tuple[Outgoing, ...]:
-        """Sends the batch, the users' scripts last. Their replies tell what erasures removed."""
-        for (tenant, user_id), writes in batch.writes.items():
-            self._profiles.write(pipeline, tenant, user_id, writes)
-        with redis_door.answering("recipients"):
-            replies = await pipeline.execute()
-        owners = list(batch.writes)
+    def _removed(self, owners: Collection[tuple[str, str]], replies: Sequence[Any]) -> tuple[Outgoing, ...]:
+        """What erasures removed: the replies to the users' scripts, which come last, tell."""
         replies_of_users = replies[len(replies) - len(owners) :]
         return tuple(
             self._facet_topic.record(tenant, user_id, name, None)
@@ -114,13 +111,13 @@ class Applier:
     def _suppression(self, batch: _Batch, record: Record) -> None:
         tenant, channel, hashed = _parsed(keys.suppression_of_key, record)
         cause = "" if record.value is None else codec.decode(record.value, Suppression).cause
-        self._suppressions.write(batch.pipeline, tenant, channel, hashed, record.offset, cause)
+        self._suppressions.write(batch.trip, tenant, channel, hashed, record.offset, cause)
 
     def _message(self, batch: _Batch, record: Record) -> None:
         if record.value is not None:
-            self._inbox.write(batch.pipeline, codec.decode(record.value, InboxMessage))
+            self._inbox.write(batch.trip, codec.decode(record.value, InboxMessage))
             return
-        self._inbox.remove(batch.pipeline, *_parsed(keys.inbox_of_key, record))
+        self._inbox.remove(batch.trip, *_parsed(keys.inbox_of_key, record))
 
     def _cancel(self, batch: _Batch, record: Record) -> None:
         if record.value is None:
@@ -129,7 +126,7 @@ class Applier:
         left_ms = cancel.at_ms + CANCEL_KEPT_MS - self._clock.now_ms()
         if left_ms > 0:
             key = keys.redis_cancel(cancel.tenant, cancel.user_id, cancel.intent)
-            batch.pipeline.execute_command("SET", key, 1, "PX", left_ms)
+            batch.trip.execute_command("SET", key, 1, "PX", left_ms)
 
 
 def _parsed(parse: Callable[[bytes | None], tuple[str, str, str]], record: Record) -> tuple[str, str, str]:

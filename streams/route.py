@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
@@ -18,12 +17,10 @@ from schemas.messages import Delivery, EventKind, NotificationRequested, Priorit
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
-from schemas.stores import Epoch, Pipeline, Profiles
+from schemas.stores import Profiles
 from schemas.topics import Topics
-from streams import grants, planning, plans, round_trip
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+from schemas.trips import Epoch, Trip, Trips, trusted
+from streams import grants, planning, plans
 
 CheckEvent = Callable[[NotificationRequested, int], NotificationRequested]
 """The API's own rules: the event with its times filled in, given the time on its record. Raises Refused."""
@@ -79,7 +76,7 @@ class Route:
         entries: Mapping[str, Entry],
         policies: Policies,
         doors: Doors,
-        redis: Redis,
+        trips: Trips,
         epoch: Epoch,
         topics: Topics,
         ids: keys.Ids,
@@ -90,7 +87,7 @@ class Route:
         self._entries = entries
         self._policies = policies
         self._doors = doors
-        self._redis = redis
+        self._trips = trips
         self._epoch = epoch
         self._topics = topics
         self._ids = ids
@@ -157,11 +154,11 @@ class Route:
     async def _plans(self, intakes: Sequence[_Intake]) -> list[tuple[planning.Plan, keys.Address]]:
         """The plan that holds for each, and the address it was made for."""
 
-        def ask_profiles(pipeline: Pipeline) -> None:
+        def ask_profiles(trip: Trip) -> None:
             for intake in intakes:
-                self._doors.profiles.ask(pipeline, intake.event.tenant, intake.event.user_id)
+                self._doors.profiles.ask(trip, intake.event.tenant, intake.event.user_id)
 
-        profiles = await round_trip.trusted(self._redis, self._epoch, "route", ask_profiles)
+        profiles = await trusted(self._trips, self._epoch, ask_profiles)
         offered = [
             planning.pack(
                 planning.plan(intake.policy, intake.event.channels, self._doors.profiles.read(reply), intake.event.to),
@@ -170,11 +167,11 @@ class Route:
             for intake, reply in zip(intakes, profiles, strict=True)
         ]
 
-        def ask_plans(pipeline: Pipeline) -> None:
+        def ask_plans(trip: Trip) -> None:
             for intake, packed in zip(intakes, offered, strict=True):
-                plans.ask(pipeline, intake.event.tenant, intake.event.user_id, intake.intent, packed)
+                plans.ask(trip, intake.event.tenant, intake.event.user_id, intake.intent, packed)
 
-        held = await round_trip.trusted(self._redis, self._epoch, "route", ask_plans)
+        held = await trusted(self._trips, self._epoch, ask_plans)
         return [planning.unpack(plans.read(reply, packed)) for reply, packed in zip(held, offered, strict=True)]
 
     def _wanted(

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -22,15 +21,13 @@ from schemas.clock import Clock
 from schemas.errors import Misconfigured
 from schemas.records import LogReader, Publisher
 from schemas.topics import Topics
+from schemas.trips import Trips
 from streams import agents
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_sweep import Sweep
 from streams.status_table import Park, StatusTable
 from streams.status_view import Owner, StatusView
 from streams.status_watch import Watch
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 BEAT_S = 1.0
 PROGRESS_S = 1.0
@@ -60,13 +57,13 @@ class StatusProcess:
         park: Park,
         publisher: Publisher,
         reader: LogReader,
-        redis: Redis,
+        trips: Trips,
         clock: Clock,
     ) -> None:
         self._options = options
         fenced = FlowOptions(fence_s=options.faust.session_s * FENCE_SHARE)
         self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced)
-        self._owner = Owner(self._flow, redis, topics.group("status"), options.url, clock)
+        self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
         self._watch = Watch(self._flow, reader, topics, clock)
         self._faust = agents.merging(topics, options.faust, self._flow)

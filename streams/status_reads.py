@@ -6,17 +6,14 @@ The other end is `streams/status_view.py`; the API, dispatch and operators' comm
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
 from schemas import keys, partitions
 from schemas.errors import Transient
 from schemas.stores import DeliveryView, SlotView
-from streams.redis_door import answering
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
+from schemas.trips import Trips, asked
 
 TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 
@@ -24,9 +21,9 @@ TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 class OwnerReads:
     """StatusReads port. http keeps its connections; group, partition_count: of `delivery.status`."""
 
-    def __init__(self, http: aiohttp.ClientSession, redis: Redis, group: str, partition_count: int) -> None:
+    def __init__(self, http: aiohttp.ClientSession, trips: Trips, group: str, partition_count: int) -> None:
         self._http = http
-        self._redis = redis
+        self._trips = trips
         self._group = group
         self._partition_count = partition_count
 
@@ -52,11 +49,11 @@ class OwnerReads:
             raise Transient(f"the owner of the status of {row} does not answer: {type(error).__name__}") from error
 
     async def _owner(self, partition: int) -> str:
-        with answering("status owner"):
-            found = await self._redis.get(keys.redis_owner(self._group, partition))
+        key = keys.redis_owner(self._group, partition)
+        (found,) = await asked(self._trips, lambda trip: trip.execute_command("GET", key))
         if not found:
             raise Transient(f"status partition {partition} has no owner now; it is being restored")
-        return str(found.decode() if isinstance(found, bytes) else found)
+        return str(found.decode())
 
 
 def _slot_view(found: Any) -> SlotView | None:

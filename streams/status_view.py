@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import orjson
 from aiohttp import web
@@ -20,11 +19,8 @@ from schemas.errors import StoreDown
 from schemas.rows import Row
 from schemas.slots import EMPTY
 from schemas.stores import SlotView
-from streams.redis_door import answering
+from schemas.trips import Trip, Trips, asked
 from streams.status_flow import StatusFlow
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +32,9 @@ RETRY_AFTER_S = "1"
 class Owner:
     """Says in Redis which partitions this process serves, and knows whether it may still answer for them."""
 
-    def __init__(self, flow: StatusFlow, redis: Redis, group: str, url: str, clock: Clock) -> None:
+    def __init__(self, flow: StatusFlow, trips: Trips, group: str, url: str, clock: Clock) -> None:
         self._flow = flow
-        self._redis = redis
+        self._trips = trips
         self._group = group
         self._url = url
         self._clock = clock
@@ -47,15 +43,15 @@ class Owner:
     async def beat(self) -> None:
         """Writes the heartbeat; call every second. A Redis that does not answer is only noted: reads then stop."""
         try:
-            with answering("status owner"):
-                pipeline = self._redis.pipeline(transaction=False)
-                for partition in sorted(self._flow.owned):
-                    pipeline.set(keys.redis_owner(self._group, partition), self._url, ex=OWNER_TTL_S)
-                await pipeline.execute()
+            await asked(self._trips, self._ask_owned)
         except StoreDown as error:
             log.warning("status_owner.heartbeat_failed", extra={"error": str(error)})
             return
         self._beat_at = self._clock.steady_s()
+
+    def _ask_owned(self, trip: Trip) -> None:
+        for partition in sorted(self._flow.owned):
+            trip.execute_command("SET", keys.redis_owner(self._group, partition), self._url, "EX", OWNER_TTL_S)
 
     def serves(self, partition: int) -> bool:
         """Whether an answer about this partition can be trusted now."""

@@ -8,7 +8,7 @@ import aiohttp
 
 from consumers import claims
 from deploy import redis_client
-from schemas import stores
+from schemas.trips import Epoch
 
 PUSH, SMS, MAIL = "/send", "/sms", "smtp"
 _CLAIMS = "c:{*"
@@ -46,7 +46,7 @@ async def calls_left_open(redis_url: str, taken_before_ms: int) -> int:
 
     Asked a while after the kill, when every living worker has settled what it began before.
     """
-    redis = redis_client.connect(redis_url, stores.Epoch())
+    redis = redis_client.connect(redis_url, Epoch())
     try:
         count = 0
         async for key in redis.scan_iter(match=_CLAIMS, count=1000):

@@ -19,7 +19,6 @@ from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
-from streams.inbox import RedisInbox
 from streams.leader import KafkaLeadership, LeaderOptions
 from streams.page_reader import PageReader, ReadAhead
 from streams.rebuild import Rebuild
@@ -39,7 +38,7 @@ async def route_requests(settings: Settings) -> None:
 async def route_bulk(settings: Settings) -> None:
     """Bulk singles to their lanes, at the pace that dispatch grants."""
     async with grounds.opened(settings) as ground:
-        await _route(ground, "route bulk", Priority.BULK, Purse(ground.redis, ground.instance))
+        await _route(ground, "route bulk", Priority.BULK, Purse(ground.trips("grants"), ground.instance))
 
 
 async def route_callbacks(settings: Settings) -> None:
@@ -50,8 +49,8 @@ async def route_callbacks(settings: Settings) -> None:
         handler = RouteCallbacks(
             readers,
             ground.ids,
-            ground.redis,
-            RedisSuppressions(ground.redis, ground.epoch),
+            ground.trips("callbacks"),
+            RedisSuppressions(ground.trips("suppressions"), ground.epoch),
             publisher,
             ground.topics,
             ground.clock,
@@ -62,14 +61,14 @@ async def route_callbacks(settings: Settings) -> None:
 async def route_recipients(settings: Settings) -> None:
     """Profiles, opt-outs, suppressions, cancels and inbox to Redis; rebuilds it when it was lost."""
     async with grounds.opened(settings) as ground:
-        profiles = RedisProfiles(ground.redis, ground.epoch)
-        barred = RedisSuppressions(ground.redis, ground.epoch)
-        box = RedisInbox(ground.redis, ground.epoch, ground.clock)
+        profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
+        barred = RedisSuppressions(ground.trips("suppressions"), ground.epoch)
         topic = shared.facet_topic(ground)
-        applier = Applier(ground.redis, profiles, barred, box, topic, ground.topics, ground.clock)
+        trips, box = ground.trips("recipients"), ground.inbox()
+        applier = Applier(trips, profiles, barred, box, topic, ground.topics, ground.clock)
         log_id = "/".join(ground.broker.topic_ids[name] for name in sorted(applier.topics))
         rebuild = Rebuild(
-            ground.redis,
+            ground.trips("rebuild"),
             ground.epoch,
             applier,
             ground.log_reader(),
@@ -89,7 +88,7 @@ async def dispatch(settings: Settings) -> None:
         publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
         letters = DeadLetters(ground.topics, ground.clock)
         ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
-        grants = Grants(ground.redis)
+        grants = Grants(ground.trips("grants"))
         lanes = {
             ground.topics.lane(c, p): ground.broker.partitions[ground.topics.lane(c, p)]
             for c in Channel
@@ -98,7 +97,7 @@ async def dispatch(settings: Settings) -> None:
         releases = Releases(
             ground.policies,
             ahead,
-            Backlog(reader, ground.redis, lanes, ground.clock),
+            Backlog(reader, ground.trips("backlog"), lanes, ground.clock),
             grants,
             senders.ProviderRates(ground).usable,
             ground.topics,
@@ -133,12 +132,12 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         return requests.check_event(event, ground.policies, now_ms, limits)
 
     letters = DeadLetters(ground.topics, ground.clock)
-    doors = Doors(check_event, letters.parked, RedisProfiles(ground.redis, ground.epoch))
+    doors = Doors(check_event, letters.parked, RedisProfiles(ground.trips("profiles"), ground.epoch))
     handler = Route(
         entries,
         ground.policies,
         doors,
-        ground.redis,
+        ground.trips("route"),
         ground.epoch,
         ground.topics,
         ground.ids,

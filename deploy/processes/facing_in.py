@@ -6,7 +6,6 @@ import secrets
 from functools import partial
 
 from consumers.cancellations import RedisCancellations
-from consumers.round_trip import RedisTrips
 from deploy import ground as grounds
 from deploy.engines import FAST_MS
 from deploy.ground import Ground
@@ -20,7 +19,6 @@ from producers.api import people, suppressions, user_notifications, users
 from producers.api.parts import ApiParts, EntryLogs
 from producers.callbacks import server, signatures
 from schemas.records import Publisher
-from streams.inbox import RedisInbox
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
 
@@ -35,9 +33,12 @@ async def api(settings: Settings) -> None:
             publisher=publisher,
             log=reader,
             reads=await shared.reads(ground),
-            cancellations=RedisCancellations(RedisTrips(ground.redis, ()), ground.epoch),
+            cancellations=RedisCancellations(ground.trips("cancellations"), ground.epoch),
             idempotency=idempotency.Idempotency(
-                ground.redis, ground.epoch, ground.clock, partial(secrets.token_hex, 16)
+                ground.trips("idempotency", idempotency.ANSWER_S),
+                ground.epoch,
+                ground.clock,
+                partial(secrets.token_hex, 16),
             ),
             campaigns=campaigns,
             keys=_keys(settings),
@@ -70,16 +71,14 @@ async def callbacks(settings: Settings) -> None:
 
 
 def _people(ground: Ground, publisher: Publisher) -> people.PeopleParts:
-    box = RedisInbox(ground.redis, ground.epoch, ground.clock)
-    ground.stack.push_async_callback(box.close)
     return people.PeopleParts(
         publisher,
         ground.topics,
         shared.facet_topic(ground),
-        RedisProfiles(ground.redis, ground.epoch),
-        RedisSuppressions(ground.redis, ground.epoch),
-        box,
-        RedisTimeline(ground.redis, ground.epoch),
+        RedisProfiles(ground.trips("profiles"), ground.epoch),
+        RedisSuppressions(ground.trips("suppressions"), ground.epoch),
+        ground.inbox(),
+        RedisTimeline(ground.trips("timeline"), ground.epoch),
         ground.clock,
     )
 

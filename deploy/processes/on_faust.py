@@ -22,11 +22,11 @@ async def fan_out(settings: Settings) -> None:
     """Pages to deliveries."""
     async with grounds.opened(settings) as ground:
         publisher = ground.publisher(BULK_MS)
-        profiles = RedisProfiles(ground.redis, ground.epoch)
+        profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         expander = FanOut(
             ground.policies,
             profiles,
-            ground.redis,
+            ground.trips("fan_out"),
             ground.epoch,
             publisher,
             ground.topics,
@@ -55,7 +55,7 @@ async def status(settings: Settings) -> None:
                 letters.letter,
                 publisher,
                 ground.log_reader(),
-                ground.redis,
+                ground.trips("status owner"),
                 ground.clock,
             )
             async with serving.serving(process.view, door):

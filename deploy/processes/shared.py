@@ -13,7 +13,7 @@ async def reads(ground: Ground) -> OwnerReads:
     """Rows, asked of the processes that own them."""
     http = await ground.stack.enter_async_context(aiohttp.ClientSession())
     group, count = ground.topics.group("status"), ground.broker.partitions[ground.topics.status]
-    return OwnerReads(http, ground.redis, group, count)
+    return OwnerReads(http, ground.trips("status owner"), group, count)
 
 
 def facet_topic(ground: Ground) -> facets.FacetTopic:

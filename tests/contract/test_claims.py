@@ -16,14 +16,16 @@ from redis.asyncio import Redis
 
 from consumers import cancellations, claims
 from consumers.claims import Answer, Bid, Claims, Entry, Settled, Taken, VerdictClass
-from consumers.round_trip import RedisTrips, Trips
-from schemas import keys, stores
+from deploy.redis_trips import RedisTrips
+from schemas import keys
 from schemas.messages import Channel
+from schemas.trips import Epoch, Trips
 from streams import planning
 from streams.planning import Part, Plan
 from tests.doubles import deliveries
 from tests.doubles.manual_clock import ManualClock
-from tests.doubles.memory_claims import MemoryClaims, MemoryTrips
+from tests.doubles.memory_claims import MemoryClaims
+from tests.doubles.memory_trips import MemoryTrips
 
 
 class Bench(Protocol):
@@ -64,7 +66,7 @@ class RedisBench:
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
         self.claims: Claims = claims.RedisClaims(random.Random(7), claims.ClaimOptions())
-        self.trips: Trips = RedisTrips(redis, claims.SCRIPTS)
+        self.trips: Trips = RedisTrips(redis, "claims")
 
     async def lapse(self, bid: Bid) -> None:
         raw = await self.redis.get(bid.claim_key)
@@ -319,18 +321,12 @@ async def test_a_claim_costs_at_most_130_bytes_of_redis(redis: Redis) -> None:
         assert await redis.memory_usage(mine.claim_key) <= 130
 
 
-async def test_a_server_that_forgot_the_scripts_is_taught_them_again(redis: Redis, bid: Bid) -> None:
-    bench = RedisBench(redis)
-    await redis.script_flush()
-    assert (await take(bench, bid)).answer is Answer.CLAIMED
-
-
 class TestCancellations:
     async def cancel(self, redis: Redis, user_id: str, intent: str) -> object:
-        epoch = stores.Epoch()
+        epoch = Epoch()
         epoch.run_id = b"this-run"
         await redis.set(keys.REDIS_EPOCH, b"this-run")
-        body = cancellations.RedisCancellations(RedisTrips(redis, claims.SCRIPTS), epoch)
+        body = cancellations.RedisCancellations(RedisTrips(redis, "claims"), epoch)
         return await body.cancel("default", user_id, intent)
 
     async def test_what_was_never_planned_is_stopped_as_a_whole(self, redis: Redis) -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import pytest
 import redis.asyncio
 
-from producers.idempotency import Begun, Idempotency, Options, Store
+from deploy.redis_trips import RedisTrips
+from producers.idempotency import Begun, Idempotency, Store
 from schemas import keys
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.stores import MemoryIdempotency
 
@@ -31,9 +32,9 @@ async def client(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
     await client.aclose()
 
 
-def on_redis(client: redis.asyncio.Redis, epoch: Epoch, options: Options | None = None) -> Idempotency:
+def on_redis(client: redis.asyncio.Redis, epoch: Epoch) -> Idempotency:
     tokens = itertools.count(1)
-    return Idempotency(client, epoch, ManualClock(), lambda: f"{next(tokens)}", options or Options(timeout_s=5.0))
+    return Idempotency(RedisTrips(client, "idempotency"), epoch, ManualClock(), lambda: f"{next(tokens)}")
 
 
 async def trusted_epoch(client: redis.asyncio.Redis) -> Epoch:
@@ -130,7 +131,7 @@ async def test_a_redis_that_was_not_rebuilt_says_unchecked_but_knows_what_it_kno
 async def test_without_redis_a_request_is_unchecked_and_the_next_ones_do_not_wait() -> None:
     client = redis.asyncio.Redis.from_url("redis://127.0.0.1:1/0")
     clock = ManualClock()
-    store = Idempotency(client, Epoch(), clock, lambda: "t", Options(timeout_s=0.2))
+    store = Idempotency(RedisTrips(client, "idempotency", timeout_s=0.2), Epoch(), clock, lambda: "t")
     attempt = await store.begin("t", "k", "h")
     assert (attempt.begun, attempt.token) == (Begun.UNCHECKED, "")
     await store.finish(attempt, "a", 0)
@@ -139,9 +140,3 @@ async def test_without_redis_a_request_is_unchecked_and_the_next_ones_do_not_wai
         for number in range(20):
             assert (await store.begin("t", f"k{number}", "h")).begun is Begun.UNCHECKED
     await client.aclose()
-
-
-async def test_the_script_is_loaded_again_after_redis_forgot_it(client: redis.asyncio.Redis) -> None:
-    store = on_redis(client, await trusted_epoch(client))
-    await client.script_flush()
-    assert (await store.begin(uuid.uuid4().hex, "k", "h")).begun is Begun.BEGUN

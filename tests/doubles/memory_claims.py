@@ -1,4 +1,4 @@
-"""The claims and their round trips in memory: same port, same answers (`tests/contract/test_claims.py`)."""
+"""The claims in memory: same port, same answers (`tests/contract/test_claims.py`)."""
 
 from __future__ import annotations
 
@@ -6,43 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from consumers.claims import MAX_TAKEOVERS, Answer, Bid, Entry, Settled, Taken, VerdictClass, judge
-from consumers.round_trip import Trip
 from schemas.clock import Clock
-from schemas.errors import StoreDown
-
-RUN_ID = b"memory"
-
-
-class MemoryTrips:
-    """Round trips of which each command is a function; `down` makes them fail, `emptied` loses the epoch."""
-
-    def __init__(self) -> None:
-        self.down = False
-        self.epoch: bytes | None = RUN_ID
-        self.made = 0
-
-    def begin(self) -> MemoryTrip:
-        return MemoryTrip(self)
-
-
-class MemoryTrip:
-    def __init__(self, trips: MemoryTrips) -> None:
-        self._trips = trips
-        self._commands: list[tuple[Any, ...]] = []
-
-    def execute_command(self, *args: Any) -> Any:
-        self._commands.append(args)
-
-    async def execute(self) -> list[Any]:
-        if self._trips.down:
-            raise StoreDown("the memory store is told to be away")
-        self._trips.made += 1
-        return [self._reply(command) for command in self._commands]
-
-    def _reply(self, command: tuple[Any, ...]) -> Any:
-        if callable(command[0]):
-            return command[0]()
-        return self._trips.epoch if command[0] == "GET" else None
+from schemas.trips import Trip
 
 
 class MemoryClaims:

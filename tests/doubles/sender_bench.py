@@ -22,8 +22,10 @@ from schemas.messages import CampaignOrder, Channel, Delivery, StatusEvent
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Answer, Defer, Done, Outgoing, Record
 from schemas.topics import Topics
+from schemas.trips import Epoch, Trip
 from tests.doubles.manual_clock import ManualClock
-from tests.doubles.memory_claims import RUN_ID, MemoryClaims, MemoryTrips
+from tests.doubles.memory_claims import MemoryClaims
+from tests.doubles.memory_trips import RUN_ID, MemoryTrips
 from tests.doubles.scripted_provider import ScriptedProvider
 
 TOPICS = Topics()
@@ -47,8 +49,8 @@ class MemoryProfiles:
     def __init__(self, people: MemoryPeople) -> None:
         self._people = people
 
-    def ask(self, pipeline: stores.Pipeline, tenant: str, user_id: str) -> None:
-        pipeline.execute_command(lambda: self._people.profiles.get(user_id, stores.Profile()))
+    def ask(self, trip: Trip, tenant: str, user_id: str) -> None:
+        trip.execute_command(lambda: self._people.profiles.get(user_id, stores.Profile()))
 
     def read(self, reply: Any) -> stores.Profile:
         assert isinstance(reply, stores.Profile)
@@ -59,8 +61,8 @@ class MemorySuppressions:
     def __init__(self, people: MemoryPeople) -> None:
         self._people = people
 
-    def ask(self, pipeline: stores.Pipeline, tenant: str, channel: str, address: str) -> None:
-        pipeline.execute_command(lambda: self._people.causes.get((channel, address), ""))
+    def ask(self, trip: Trip, tenant: str, channel: str, address: str) -> None:
+        trip.execute_command(lambda: self._people.causes.get((channel, address), ""))
 
     def read(self, reply: Any) -> str:
         return str(reply)
@@ -135,7 +137,7 @@ class SenderBench:
         self._offsets = iter(range(100_000))
 
     def worker(self) -> LaneWorker:
-        epoch = stores.Epoch()
+        epoch = Epoch()
         epoch.run_id = RUN_ID
         people = self.people
         known = Stores(self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people))

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from consumers import breaker
 from consumers.breaker import Breaker, BreakerOptions, Gate, State
-from consumers.round_trip import RedisTrips
+from deploy.redis_trips import RedisTrips
 from schemas.outcomes import Kind
 
 OPTIONS = BreakerOptions(first_period_s=0.0, longest_period_s=60.0, probe_round_s=60.0)
@@ -21,7 +20,7 @@ OPTIONS = BreakerOptions(first_period_s=0.0, longest_period_s=60.0, probe_round_
 @pytest.fixture
 async def trips(redis_url: str) -> AsyncIterator[RedisTrips]:
     client = Redis.from_url(redis_url)
-    yield RedisTrips(client, breaker.SCRIPTS)
+    yield RedisTrips(client, "breakers")
     await client.aclose()
 
 

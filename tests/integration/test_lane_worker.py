@@ -15,17 +15,18 @@ from consumers import breaker, claims, limits
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.render import Renderer
-from consumers.round_trip import RedisTrips
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
+from deploy.redis_trips import RedisTrips
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
-from schemas import codec, keys, stores
+from schemas import codec, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignOrder, Channel, Contact, Delivery, Priority
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Answer, Defer, Done, Record
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.recipients import RedisProfiles, RedisSuppressions
 from tests.doubles import deliveries
 from tests.doubles.scripted_provider import ScriptedProvider
@@ -48,13 +49,13 @@ class Crew:
         self.renderer = Renderer(folder, {"default": "de"})
         self.redis = redis
         self.provider = ScriptedProvider(name=uuid.uuid4().hex)
-        self.trips = RedisTrips(redis, (*claims.SCRIPTS, *limits.SCRIPTS, *breaker.SCRIPTS))
+        self.trips = RedisTrips(redis, "send")
 
     def worker(self, seed: int, gap: Gap | None = None) -> LaneWorker:
-        epoch = stores.Epoch()
+        epoch = Epoch()
         epoch.run_id = RUN
         store = claims.RedisClaims(random.Random(seed), claims.ClaimOptions(lease_s=OPTIONS.lease_s))
-        known = Stores(self.trips, epoch, store, RedisProfiles(self.redis, epoch), RedisSuppressions(self.redis, epoch))
+        known = Stores(self.trips, epoch, store, RedisProfiles(self.trips, epoch), RedisSuppressions(self.trips, epoch))
         pocket = limits.Pocket(
             self.trips,
             CLOCK,

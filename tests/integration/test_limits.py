@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from consumers import limits
-from consumers.round_trip import RedisTrips
+from deploy.redis_trips import RedisTrips
 from schemas import keys
 from schemas.clock import SystemClock
 from schemas.messages import Priority
@@ -34,7 +34,7 @@ class Crew:
         self.rate = rate
         self.calls: dict[Priority, list[float]] = {priority: [] for priority in Priority}
         self._provider = uuid.uuid4().hex
-        self._trips = RedisTrips(redis, limits.SCRIPTS)
+        self._trips = RedisTrips(redis, "limits")
         self._stop_s = time.monotonic() + RUN_S
         self.asked = 0
 
@@ -74,7 +74,7 @@ async def test_bulk_alone_never_takes_the_part_reserved_for_transactional(redis:
 
 
 def pockets(redis: Redis, rate: limits.Rate, provider: str, priority: Priority, count: int) -> list[limits.Pocket]:
-    trips, options = RedisTrips(redis, limits.SCRIPTS), limits.LimitOptions()
+    trips, options = RedisTrips(redis, "limits"), limits.LimitOptions()
     return [limits.Pocket(trips, SystemClock(), provider, rate, priority, f"{n}", options) for n in range(count)]
 
 

@@ -6,12 +6,15 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from redis.asyncio import Redis
 
+from deploy.redis_news import RedisLine
+from deploy.redis_trips import RedisTrips
 from producers import auth
 from producers.api import inbox, openapi, suppressions, user_notifications, users
 from producers.api.app import door
@@ -19,8 +22,8 @@ from producers.api.parts import PARTS, ApiParts
 from producers.api.people import PeopleParts
 from schemas.clock import SystemClock
 from schemas.facets import FacetTopic
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.inbox import RedisInbox
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
@@ -36,9 +39,10 @@ class People:
     def __init__(self, redis: Redis, epoch: Epoch, tenant: str) -> None:
         self.redis, self.epoch, self.tenant = redis, epoch, tenant
         self.log = MemoryLog(2)
-        self.inbox = RedisInbox(redis, epoch, SystemClock())
-        self.profiles = RedisProfiles(redis, epoch)
-        self.suppressions = RedisSuppressions(redis, epoch)
+        trips = RedisTrips(redis, "people")
+        self.inbox = RedisInbox(trips, partial(RedisLine, redis, "inbox"), epoch, SystemClock())
+        self.profiles = RedisProfiles(trips, epoch)
+        self.suppressions = RedisSuppressions(trips, epoch)
         self.parts = PeopleParts(
             self.log,
             TOPICS,
@@ -46,7 +50,7 @@ class People:
             self.profiles,
             self.suppressions,
             self.inbox,
-            RedisTimeline(redis, epoch),
+            RedisTimeline(trips, epoch),
             SystemClock(),
         )
 

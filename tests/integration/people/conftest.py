@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from deploy import redis_client
 from schemas import keys
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from tests.integration.people.commands import run
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from redis.asyncio import Redis
 
+from deploy.redis_news import RedisLine
+from deploy.redis_trips import RedisTrips
 from schemas import codec, facets, keys
 from schemas.clock import SystemClock
 from schemas.messages import FacetKind, InboxMessage, NotificationCancelled, RecipientFacet, Suppression
 from schemas.records import Answer, Done, LogReader, Outgoing, Record
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.inbox import RedisInbox
 from streams.rebuild import Rebuild, RebuildOptions
 from streams.recipients import RedisProfiles, RedisSuppressions
@@ -44,20 +47,22 @@ class World:
     """A log, the stores, and the process that keeps the stores like the log."""
 
     def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self.redis, self.epoch = redis, epoch
+        self.redis, self.epoch, self.trips = redis, epoch, RedisTrips(redis, "rebuild")
         self.log = MemoryLog(PARTITIONS)
-        self.profiles = RedisProfiles(redis, epoch)
-        self.suppressions = RedisSuppressions(redis, epoch)
-        self.inbox = RedisInbox(redis, epoch, SystemClock())
+        self.profiles = RedisProfiles(self.trips, epoch)
+        self.suppressions = RedisSuppressions(self.trips, epoch)
+        self.inbox = RedisInbox(self.trips, partial(RedisLine, redis, "inbox"), epoch, SystemClock())
         self.facets = facets.FacetTopic(TOPICS.recipients, PARTITIONS)
-        self.applier = Applier(redis, self.profiles, self.suppressions, self.inbox, self.facets, TOPICS, SystemClock())
+        self.applier = Applier(
+            self.trips, self.profiles, self.suppressions, self.inbox, self.facets, TOPICS, SystemClock()
+        )
         self.rebuild = self.rebuilder("one")
         self.handler = RouteRecipients(self.applier, self.rebuild)
 
     def rebuilder(self, token: str, reader: LogReader | None = None, log_id: str = "log 1") -> Rebuild:
         counts = dict.fromkeys(self.applier.topics, PARTITIONS)
         options = RebuildOptions(batch=2, again=0)
-        return Rebuild(self.redis, self.epoch, self.applier, reader or self.log, counts, log_id, token, options)
+        return Rebuild(self.trips, self.epoch, self.applier, reader or self.log, counts, log_id, token, options)
 
     async def write(self, *outgoing: Outgoing) -> None:
         """Into the log and through the handler."""

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from redis.asyncio import Redis
 
+from deploy.redis_trips import RedisTrips
 from producers.callbacks import http_provider
 from producers.callbacks.server import BODY_MAX, CallbackParts, build_app
 from producers.callbacks.signatures import StandardWebhooks
@@ -19,7 +20,7 @@ from schemas.errors import Poison
 from schemas.keys import Address, Ids, Reference
 from schemas.messages import EventKind, RawCallback, StatusBatch, Suppression
 from schemas.records import Answer, Defer, Done, Record
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from streams.callbacks import RouteCallbacks
 from streams.recipients import RedisSuppressions
 from tests.doubles.manual_clock import ManualClock
@@ -41,12 +42,13 @@ class World:
         self.log = MemoryLog(1)
         self.ids = Ids(b"secret")
         self.webhooks = StandardWebhooks("gateway", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])
-        self.suppressions = RedisSuppressions(redis, epoch)
+        trips = RedisTrips(redis, "callbacks")
+        self.suppressions = RedisSuppressions(trips, epoch)
         self.app = build_app(CallbackParts(self.log, self.log, TOPICS, {"gateway": self.webhooks}, self.clock))
         self.handler = RouteCallbacks(
             {"gateway": http_provider.read},
             self.ids,
-            redis,
+            trips,
             self.suppressions,
             self.log,
             TOPICS,

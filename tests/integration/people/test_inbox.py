@@ -15,7 +15,8 @@ from redis.asyncio import Redis
 from schemas import codec, keys
 from schemas.errors import StoreDown
 from schemas.messages import FacetKind, InboxMessage, RecipientFacet
-from schemas.stores import Epoch, FacetWrite
+from schemas.stores import FacetWrite
+from schemas.trips import Epoch
 from streams import inbox as inbox_store
 from tests.integration.people.api_client import TOPICS, Client, People
 from tests.integration.people.commands import run

@@ -13,7 +13,7 @@ from schemas import facets, keys
 from schemas.errors import Poison, StoreDown, Transient
 from schemas.messages import FacetKind, RecipientFacet
 from schemas.records import Outgoing
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from tests.doubles.memory_log import MemoryLog
 from tests.integration.people.commands import run
 from tests.integration.people.rebuild_world import HASHED, PARTITIONS, TOPICS, EventfulLog, World

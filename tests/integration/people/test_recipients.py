@@ -7,10 +7,12 @@ import itertools
 import pytest
 from redis.asyncio import Redis
 
+from deploy.redis_trips import RedisTrips
 from schemas import facets, keys
 from schemas.errors import StoreDown
 from schemas.messages import Device, FacetKind, RecipientFacet
-from schemas.stores import Epoch, FacetWrite, Profile
+from schemas.stores import FacetWrite, Profile
+from schemas.trips import Epoch, Trip, trusted
 from streams.recipients import RedisProfiles, RedisSuppressions
 from tests.integration.people.commands import run
 
@@ -51,7 +53,7 @@ class Person:
 
 @pytest.fixture
 def person(redis: Redis, epoch: Epoch, tenant: str) -> Person:
-    return Person(RedisProfiles(redis, epoch), tenant)
+    return Person(RedisProfiles(RedisTrips(redis, "people"), epoch), tenant)
 
 
 async def test_a_stored_person_is_read_back_whole_with_the_newest_device_first(person: Person) -> None:
@@ -143,7 +145,7 @@ async def test_a_person_who_registers_again_after_an_erasure_can_be_reached(pers
 async def test_all_orders_of_the_same_writes_end_in_the_same_person(redis: Redis, epoch: Epoch, tenant: str) -> None:
     results = set()
     for number, order in enumerate(itertools.permutations(range(5))):
-        person = Person(RedisProfiles(redis, epoch), f"{tenant}-{number}")
+        person = Person(RedisProfiles(RedisTrips(redis, "people"), epoch), f"{tenant}-{number}")
         writes = {
             0: person.write(1, person.user("a@example.org")),
             1: person.write(2, person.device(PHONE)),
@@ -183,7 +185,7 @@ async def test_a_client_that_had_to_reconnect_knows_which_server_it_reached(
 
 
 async def test_a_suppressed_address_stays_so_until_a_later_lift(redis: Redis, epoch: Epoch, tenant: str) -> None:
-    store = RedisSuppressions(redis, epoch)
+    store = RedisSuppressions(RedisTrips(redis, "people"), epoch)
     hashed = keys.address_hash("email", "Jane@example.org")
     await store.apply(tenant, "email", hashed, 5, "bounced")
     await store.apply(tenant, "email", hashed, 4, "")
@@ -197,15 +199,16 @@ async def test_a_suppressed_address_stays_so_until_a_later_lift(redis: Redis, ep
 async def test_profile_and_suppression_share_one_round_trip(
     redis: Redis, epoch: Epoch, tenant: str, person: Person
 ) -> None:
-    profiles, suppressions = RedisProfiles(redis, epoch), RedisSuppressions(redis, epoch)
+    trips = RedisTrips(redis, "people")
+    profiles, suppressions = RedisProfiles(trips, epoch), RedisSuppressions(trips, epoch)
     await person.write(1, person.user("a@example.org"))
     await suppressions.apply(tenant, "email", keys.address_hash("email", "a@example.org"), 1, "complained")
-    async with redis.pipeline(transaction=False) as pipeline:
-        profiles.ask(pipeline, tenant, "user 1")
-        suppressions.ask(pipeline, tenant, "email", "a@example.org")
-        epoch.ask(pipeline)
-        profile, suppression, run_id = await pipeline.execute()
-    epoch.check(run_id)
+
+    def ask(trip: Trip) -> None:
+        profiles.ask(trip, tenant, "user 1")
+        suppressions.ask(trip, tenant, "email", "a@example.org")
+
+    profile, suppression = await trusted(trips, epoch, ask)
     assert profiles.read(profile).email == "a@example.org"
     assert suppressions.read(suppression) == "complained"
     assert profiles.read({}) == Profile()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from random import Random
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,6 +15,8 @@ from redis.asyncio import Redis
 from consumers.engine import Engine, EngineOptions
 from consumers.loop.options import KafkaOptions
 from deploy import redis_client
+from deploy.redis_news import RedisLine
+from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from retry_topics.dead_letters import DeadLetters
 from schemas import facets, keys
@@ -21,8 +24,9 @@ from schemas.clock import SystemClock
 from schemas.errors import StoreDown
 from schemas.messages import FacetKind, RecipientFacet
 from schemas.records import Outgoing
-from schemas.stores import Epoch, Profile
+from schemas.stores import Profile
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.inbox import RedisInbox
 from streams.log_reader import KafkaLogReader
 from streams.rebuild import Rebuild, RebuildOptions
@@ -56,12 +60,14 @@ class Process:
         self.publisher = KafkaPublisher(kafka)
         self.reader, self.tails = KafkaLogReader(kafka), KafkaTails(kafka)
         self.facets = facets.FacetTopic(topics.recipients, PARTITIONS)
-        self.profiles = RedisProfiles(redis, epoch)
-        stores = (self.profiles, RedisSuppressions(redis, epoch), RedisInbox(redis, epoch, clock))
-        applier = Applier(redis, *stores, self.facets, topics, clock)
+        trips = RedisTrips(redis, "people")
+        self.profiles = RedisProfiles(trips, epoch)
+        box = RedisInbox(trips, partial(RedisLine, redis, "inbox"), epoch, clock)
+        stores = (self.profiles, RedisSuppressions(trips, epoch), box)
+        applier = Applier(trips, *stores, self.facets, topics, clock)
         counts = dict.fromkeys(applier.topics, PARTITIONS)
         options = RebuildOptions(look_s=0.05)
-        self.rebuild = Rebuild(redis, epoch, applier, self.reader, counts, "log", uuid.uuid4().hex, options)
+        self.rebuild = Rebuild(trips, epoch, applier, self.reader, counts, "log", uuid.uuid4().hex, options)
         self.engine = Engine(
             RouteRecipients(applier, self.rebuild),
             self.publisher,

@@ -13,7 +13,7 @@ from deploy import children, redis_client
 from deploy.local import redis as local_redis
 from deploy.local import tools
 from schemas.errors import StoreDown
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from tests.integration.people.rebuild_world import World
 
 

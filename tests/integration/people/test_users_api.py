@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from schemas import keys, timeline
 from schemas.records import Outgoing
-from schemas.stores import Epoch
+from schemas.trips import Epoch
 from tests.integration.people.api_client import TOPICS, Client, People
 from tests.integration.people.commands import run
 

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis.asyncio import Redis
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from producers import auth, campaign_view, idempotency, requests
 from producers.api.app import build_app
 from producers.api.parts import ApiParts, EntryLogs
@@ -25,8 +26,8 @@ from schemas.clock import SystemClock
 from schemas.keys import Ids
 from schemas.messages import AudiencePage, CampaignRequested, NotificationRequested
 from schemas.records import Record
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.log_reader import KafkaLogReader
 from streams.tails import KafkaTails
 from tests.conftest import CreateTopics
@@ -74,8 +75,8 @@ class World:
         epoch = Epoch()
         client = await self.redis(epoch)
         tokens = itertools.count(1)
-        options = idempotency.Options(timeout_s=5.0)
-        return kind(client, epoch, SystemClock(), lambda: f"{id(client)}.{next(tokens)}", options)
+        trips = RedisTrips(client, "idempotency")
+        return kind(trips, epoch, SystemClock(), lambda: f"{id(client)}.{next(tokens)}")
 
     async def parts(self) -> ApiParts:
         publisher, tails = KafkaPublisher(self._kafka), KafkaTails(self._kafka)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import aiohttp
 from redis.asyncio import Redis
 
+from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from schemas import codec, keys
 from schemas.messages import CampaignProgress, DeliveryState, StatusBatch, StatusEvent
@@ -44,7 +45,9 @@ class Bench:
 
     @property
     def reads(self) -> OwnerReads:
-        return OwnerReads(self.http, self.redis, self.topics.group("status"), self.partitions)
+        return OwnerReads(
+            self.http, RedisTrips(self.redis, "status owner"), self.topics.group("status"), self.partitions
+        )
 
     async def start(self, name: str = "one", instance: str = "") -> asyncio.subprocess.Process:
         """A status process with a folder of this name."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from aiohttp import web
 from redis.asyncio import Redis
 
+from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher, PublisherOptions
 from retry_topics.dead_letters import DeadLetters
 from schemas.clock import SystemClock
@@ -30,12 +31,13 @@ async def main(bootstrap: str, redis_url: str, prefix: str, folder: str, partiti
     topics, kafka, clock = Topics(prefix), {"bootstrap.servers": bootstrap}, SystemClock()
     publisher = KafkaPublisher(kafka, PublisherOptions(linger_ms=5))
     redis, reader = Redis.from_url(redis_url), KafkaLogReader(kafka)
+    trips = RedisTrips(redis, "status owner")
     port = await free_port()
     url = f"http://127.0.0.1:{port}"
     faust = FaustOptions(kafka, Path(folder), instance, SESSION_S, commit_every_s=0.5)
     options = StatusOptions(faust, url, int(partitions))
     letters = DeadLetters(topics, clock)
-    process = StatusProcess(topics, options, Ids(SECRET), letters.letter, publisher, reader, redis, clock)
+    process = StatusProcess(topics, options, Ids(SECRET), letters.letter, publisher, reader, trips, clock)
     runner = web.AppRunner(process.view)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()

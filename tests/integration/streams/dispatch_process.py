@@ -6,13 +6,14 @@ import asyncio
 import sys
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from retry_topics.dead_letters import DeadLetters
 from schemas.clock import SystemClock
 from schemas.messages import Channel
 from schemas.policies import MessageClass, TemplatePolicy
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
@@ -33,11 +34,12 @@ async def rate(_: Channel) -> float:
 
 async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> None:
     kafka, topics, clock = {"bootstrap.servers": bootstrap}, Topics(prefix), SystemClock()
-    publisher, reader, redis = KafkaPublisher(kafka), KafkaLogReader(kafka), redis_client.connect(redis_url, Epoch())
+    publisher, reader = KafkaPublisher(kafka), KafkaLogReader(kafka)
+    trips = RedisTrips(redis_client.connect(redis_url, Epoch()), "dispatch")
     leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
-    campaigns, grants = Campaigns(topics, POLICIES), Grants(redis)
+    campaigns, grants = Campaigns(topics, POLICIES), Grants(trips)
     ahead = ReadAhead(PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics))
-    backlog = Backlog(reader, redis, dict.fromkeys(topics.lanes(), 1), clock)
+    backlog = Backlog(reader, trips, dict.fromkeys(topics.lanes(), 1), clock)
     releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock)
     await leadership.start()
     tails = KafkaTails(kafka)

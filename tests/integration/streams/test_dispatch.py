@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
 from schemas.errors import Transient
 from schemas.messages import (
@@ -24,8 +25,8 @@ from schemas.messages import (
 )
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Outgoing, Record
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
@@ -59,7 +60,7 @@ class Leads:
 
 class World:
     def __init__(self, redis: Redis) -> None:
-        self.redis = redis
+        self.redis, self.trips = redis, RedisTrips(redis, "dispatch")
         self.clock = ManualClock()
         self.log = MemoryLog(2, self.clock.now_ms)
         self.rates = dict.fromkeys(Channel, RATE)
@@ -67,8 +68,8 @@ class World:
     async def leader(self, epoch: int = 1) -> Dispatch:
         campaigns = Campaigns(TOPICS, POLICIES)
         ahead = ReadAhead(PageReader(self.log, self.log, park, TOPICS))
-        backlog = Backlog(self.log, self.redis, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
-        grants = Grants(self.redis)
+        backlog = Backlog(self.log, self.trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
+        grants = Grants(self.trips)
         releases = Releases(POLICIES, ahead, backlog, grants, self.rate, TOPICS, {}, self.clock)
         await self.log.follow(campaigns.topics, campaigns.on_record)
         return Dispatch(campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock)
@@ -376,7 +377,7 @@ async def test_a_transactional_campaign_gets_half_of_the_reserved_slice(world: W
 
 async def test_bulk_singles_share_the_lane_with_campaigns(world: World) -> None:
     await accepted.accept(world.log, TOPICS, "long", 100_000)
-    purse = Purse(world.redis, "route-1")
+    purse = Purse(world.trips, "route-1")
     await purse.fill({("default", LANE): 10_000})
     assert not purse.spend("default", [LANE]), "nothing was granted yet"
     await (await world.leader()).look(1)

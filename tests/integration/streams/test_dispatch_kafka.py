@@ -11,13 +11,15 @@ import pytest
 from redis.asyncio import Redis
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from schemas import codec, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignState, Channel, Delivery, LeaderRecord, ReleasedPage
 from schemas.records import Outgoing, Record
-from schemas.stores import Epoch, SlotView
+from schemas.stores import SlotView
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.fan_out import FanOut
 from streams.leader import KafkaLeadership
 from streams.recipients import RedisProfiles
@@ -51,9 +53,10 @@ class World:
         self.deliveries: list[Delivery] = []
         self.lane = topics.lane(Channel.INAPP, "bulk")
         self.changed = asyncio.Condition()
-        profiles = RedisProfiles(redis, epoch)
+        trips = RedisTrips(redis, "fan_out")
+        profiles = RedisProfiles(trips, epoch)
         self.fan_out = FanOut(
-            dispatch_process.POLICIES, profiles, redis, epoch, self.publisher, topics, SystemClock(), NoRows()
+            dispatch_process.POLICIES, profiles, trips, epoch, self.publisher, topics, SystemClock(), NoRows()
         )
 
     async def follow(self) -> None:

@@ -6,13 +6,15 @@ import pytest
 from redis.asyncio import Redis
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
 from schemas.errors import StoreDown
 from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient, StatusBatch, StatusEvent
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.reasons import Reason
-from schemas.stores import DeliveryView, Epoch, SlotView
+from schemas.stores import DeliveryView, SlotView
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.fan_out import FanOut
 from streams.recipients import RedisProfiles
 from tests.doubles.manual_clock import START_MS, ManualClock
@@ -42,9 +44,10 @@ class World:
         self.redis = redis
         self.log = MemoryLog()
         self.clock = ManualClock()
-        profiles = RedisProfiles(redis, epoch)
+        trips = RedisTrips(redis, "fan_out")
+        profiles = RedisProfiles(trips, epoch)
         self.rows = Rows()
-        self.fan_out = FanOut(POLICIES, profiles, redis, epoch, self.log, TOPICS, self.clock, self.rows)
+        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows)
 
     async def knows(self, user_id: str, email: str) -> None:
         profile = keys.redis_profile("default", user_id)

@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from deploy import redis_client
+from deploy.redis_trips import RedisTrips
 from producers import requests
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
@@ -16,8 +17,8 @@ from schemas.messages import Channel, Contact, Delivery, EventKind, Notification
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Answer, Defer, Done, Record
-from schemas.stores import Epoch
 from schemas.topics import Topics
+from schemas.trips import Epoch
 from streams.grants import Grants, Purse
 from streams.recipients import RedisProfiles
 from streams.route import Doors, Entry, Route
@@ -45,7 +46,7 @@ REQUEST = NotificationRequested(
 
 class World:
     def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self.redis = redis
+        self.redis, self.trips = redis, RedisTrips(redis, "route")
         self.epoch = epoch
         self.clock = ManualClock()
         self.route = self.handler()
@@ -55,8 +56,8 @@ class World:
             REQUESTS: Entry("default", EPOCH, Priority.TRANSACTIONAL),
             BULK: Entry("default", EPOCH, Priority.BULK),
         }
-        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, RedisProfiles(self.redis, self.epoch))
-        return Route(entries, POLICIES, doors, self.redis, self.epoch, TOPICS, IDS, self.clock, purse)
+        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, RedisProfiles(self.trips, self.epoch))
+        return Route(entries, POLICIES, doors, self.trips, self.epoch, TOPICS, IDS, self.clock, purse)
 
     async def handle(self, *records: Record, route: Route | None = None) -> list[Answer]:
         answers: dict[tuple[str, int], Answer] = {}
@@ -206,11 +207,11 @@ async def test_an_emptied_redis_routes_nothing(world: World) -> None:
 
 
 async def test_bulk_goes_at_the_pace_that_dispatch_grants(world: World) -> None:
-    route = world.handler(Purse(world.redis, "route-1"))
+    route = world.handler(Purse(world.trips, "route-1"))
     asked = [record(request(template="offer", event_id=str(n)), n, BULK) for n in range(5)]
     assert all(isinstance(answer, Defer) for answer in await world.handle(*asked, route=route))
     flow = ("default", TOPICS.lane(Channel.EMAIL, "bulk"))
-    grants = Grants(world.redis)
+    grants = Grants(world.trips)
     assert (await grants.wishes([flow]))[flow].wanted == 5
     await grants.give({flow: 3})
     answers = await world.handle(*asked, route=route)

@@ -9,11 +9,11 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
-from redis.exceptions import ConnectionError as RedisAway
 
 from schemas import keys
 from schemas.messages import EventKind
 from streams.status_view import Owner, StatusView
+from tests.doubles.memory_trips import MemoryTrips
 from tests.doubles.status_events import event, planned
 from tests.doubles.status_road import PAGE, StatusRoad, batch
 
@@ -21,31 +21,13 @@ URL = "http://10.0.0.1:8099"
 GROUP = "tidings-status"
 
 
-class Heartbeats:
-    """What of Redis the owner uses."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, tuple[str, int]] = {}
-        self.away = False
-
-    def pipeline(self, transaction: bool) -> Heartbeats:
-        return self
-
-    def set(self, key: str, value: str, ex: int) -> None:
-        self.kept[key] = (value, ex)
-
-    async def execute(self) -> None:
-        if self.away:
-            raise RedisAway("gone")
-
-
 class Served:
     """An owner of one row, asked as over HTTP."""
 
-    def __init__(self, road: StatusRoad, redis: Heartbeats) -> None:
+    def __init__(self, road: StatusRoad, trips: MemoryTrips) -> None:
         self.road = road
-        self.redis = redis
-        self.owner = Owner(road.flow, redis, GROUP, URL, road.clock)  # type: ignore[arg-type]
+        self.trips = trips
+        self.owner = Owner(road.flow, trips, GROUP, URL, road.clock)
         self._app = StatusView(road.flow, self.owner, 1).app()
 
     async def get(self, path: str) -> Any:
@@ -62,13 +44,13 @@ async def served(tmp_path: Path) -> Served:
     await road.restart()
     await road.write(batch(planned("email", slot=2), event(EventKind.SENT, slot=2)))
     await road.read()
-    served = Served(road, Heartbeats())
+    served = Served(road, MemoryTrips())
     await served.owner.beat()
     return served
 
 
 async def test_the_owner_says_where_it_is_for_three_seconds_at_a_time(served: Served) -> None:
-    assert served.redis.kept == {keys.redis_owner(GROUP, 0): (URL, 3)}
+    assert served.trips.kept == {keys.redis_owner(GROUP, 0): (URL, "EX", 3)}
 
 
 async def test_a_slot_and_a_row_are_answered(served: Served) -> None:
@@ -80,7 +62,7 @@ async def test_a_slot_and_a_row_are_answered(served: Served) -> None:
 
 
 async def test_an_owner_whose_heartbeat_is_too_old_answers_nothing(served: Served) -> None:
-    served.redis.away = True
+    served.trips.down = True
     served.road.clock.advance(4_900)
     await served.owner.beat()
     assert await served.get(f"/slot?tenant=default&row={PAGE}&slot=2")

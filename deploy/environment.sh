@@ -23,5 +23,5 @@ fi
 
 # A copied or half-made environment has an interpreter that does not run; it is made anew.
 .venv/bin/python -c '' >/dev/null 2>&1 || "$uv" venv --quiet --clear --python "$python" .venv
-"$uv" pip sync --quiet --python .venv/bin/python requirements.lock
+"$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python requirements.lock
 "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .

@@ -174,7 +174,8 @@ class _Latch:
 
     async def wait(self, timeout_s: float) -> None:
         try:
-            await asyncio.wait_for(self._future, timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for may lose a cancel on Python 3.11
+                await self._future
         except TimeoutError:
             self.error = self.error or f"no answer from the log within {timeout_s:.0f} s"
 

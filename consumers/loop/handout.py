@@ -115,7 +115,8 @@ class Handout:
             self._released.clear()
             left_s = deadline - asyncio.get_running_loop().time()
             try:
-                await asyncio.wait_for(self._released.wait(), left_s)
+                async with asyncio.timeout(left_s):  # wait_for may lose a cancel on Python 3.11
+                    await self._released.wait()
             except TimeoutError:
                 return
 

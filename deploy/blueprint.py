@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deploy.broker_state import Found, FoundTopic
-from schemas.errors import Misconfigured
 from schemas.topics import Topics, TopicSpec
 
 
@@ -46,15 +45,9 @@ class Blueprint:
         return should if topic.partitions < should and may_grow else topic.partitions
 
 
-def blueprint(
-    topics: Topics, production: bool = False, replication_factor: int = 1, min_insync_replicas: int | None = None
-) -> Blueprint:
-    """Everything in the catalogue. Without min_insync_replicas: one less than there are copies, at least 1."""
-    insync = min_insync_replicas or max(1, replication_factor - 1)
-    if insync > replication_factor:
-        raise Misconfigured(
-            f"min_insync_replicas {insync} can never be reached with replication_factor {replication_factor}; lower it"
-        )
+def blueprint(topics: Topics, production: bool = False, replication_factor: int = 1) -> Blueprint:
+    """Everything in the catalogue. A write needs two copies where there are three or more, so one may be away."""
+    insync = 2 if replication_factor > 2 else 1
     return Blueprint(topics.specs(), topics.groups(), production, replication_factor, insync)
 
 

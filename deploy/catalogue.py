@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from deploy import provision as provisioning
-from deploy.blueprint import Blueprint
+from deploy.blueprint import Blueprint, blueprint
 from deploy.broker_state import Broker
 from deploy.settings import Settings
 from schemas.topics import Topics
@@ -16,13 +16,10 @@ def topics_of(settings: Settings) -> Topics:
     return Topics(settings.topic_prefix, tuple(settings.tenants))
 
 
-def blueprint(settings: Settings) -> Blueprint:
+def blueprint_of(settings: Settings) -> Blueprint:
     """What the broker must have."""
-    topics = topics_of(settings)
-    replicas = settings.kafka.replication_factor
-    return Blueprint(
-        topics.specs(), topics.groups(), settings.kafka.partitions == "production", replicas, 2 if replicas > 2 else 1
-    )
+    kafka = settings.kafka
+    return blueprint(topics_of(settings), kafka.partitions == "production", kafka.replication_factor)
 
 
 async def provision(settings: Settings, apply: bool) -> list[str]:
@@ -31,7 +28,7 @@ async def provision(settings: Settings, apply: bool) -> list[str]:
 
 
 def _provision(settings: Settings, apply: bool) -> list[str]:
-    broker, wanted = Broker(settings.kafka.client()), blueprint(settings)
+    broker, wanted = Broker(settings.kafka.client()), blueprint_of(settings)
     changes = provisioning.plan(broker, wanted)
     if apply and changes:
         provisioning.apply(broker, wanted, changes)

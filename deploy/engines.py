@@ -14,6 +14,7 @@ from consumers.loop.options import KafkaOptions
 from consumers.loop.outbox import OutboxOptions, Park
 from deploy import ready
 from deploy.ground import Ground
+from deploy.watch import Health
 from retry_topics.dead_letters import DeadLetters
 from schemas.records import Handler, LogReader, Publisher
 
@@ -46,6 +47,7 @@ def engine(
             group,
             ground.topics.groups()[group],
             session_timeout_s=settings.session_s,
+            heartbeat_s=settings.heartbeat_s,
             max_poll_interval_s=settings.poll_limit_s,
         ),
         outbox=OutboxOptions(status_topic=ground.topics.status, linger_s=gather_s),
@@ -53,29 +55,36 @@ def engine(
         deferred=deferred or DeferredOptions(),
     )
     park = park or DeadLetters(ground.topics, ground.clock).parked
-    return Engine(handler, publisher, options, ground.kafka, park, rng=ground.rng, clock=ground.clock, reader=reader)
+    made = Engine(handler, publisher, options, ground.kafka, park, rng=ground.rng, clock=ground.clock, reader=reader)
+    ground.health.needs(lambda: made.healthy)
+    return made
 
 
-async def run(engine: Engine, *beside: Coroutine[Any, Any, None], once: Sequence[Condition] = ()) -> None:
+async def run(
+    ground: Ground, engine: Engine, *beside: Coroutine[Any, Any, None], once: Sequence[Condition] = ()
+) -> None:
     """Runs the engine and what belongs to it until the process is told to stop; then ends the engine cleanly.
 
     once: what must have come about, beside the assignment of partitions, before the process can work.
     """
     assigned = partial(engine.signals.reached, "assigned")
     try:
-        await telling(engine.run(), (assigned, *once), *beside)
+        await telling(ground.health, engine.run(), (assigned, *once), *beside)
     finally:
         await engine.stop()
 
 
 async def telling(
-    first: Coroutine[Any, Any, None], once: Sequence[Condition], *beside: Coroutine[Any, Any, None]
+    health: Health, first: Coroutine[Any, Any, None], once: Sequence[Condition], *beside: Coroutine[Any, Any, None]
 ) -> None:
     """Runs all as `together` does; tells the supervisor that the process can work when all of `once` came about."""
+    begun = asyncio.Event()
+    health.needs(begun.is_set)
 
     async def tell() -> None:
         await asyncio.gather(*(condition() for condition in once))
-        ready.tell()
+        begun.set()
+        ready.tell(health.metrics_url)
 
     await together(first, tell(), *beside)
 

@@ -14,9 +14,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from deploy import children
 from deploy.local import places
@@ -67,14 +67,16 @@ class ForkClient:
         if self._line is not None:
             await self._line.close()
 
-    async def start(self, words: Sequence[str], output: int, ready: int) -> Child:
-        """A role with these words; gives it copies of the descriptors.
+    async def start(
+        self, words: Sequence[str], output: int, ready: int, environment: Mapping[str, str] | None = None
+    ) -> Child:
+        """A role with these words; gives it copies of the descriptors. environment: on top of the server's.
 
         Raises Transient when the server is gone, Misconfigured when it never worked.
         """
         async with self._turn:
             line = await self._working_line()
-            child = await line.ask(words, output, ready)
+            child = await line.ask({"words": list(words), "environment": dict(environment or {})}, output, ready)
         if child is None:
             kind = Transient if self._has_worked else Misconfigured
             raise kind(f"the process that starts the roles ended:\n{places.tail(self._log, 12)}")
@@ -117,12 +119,11 @@ class _Line:
         self._listening = asyncio.create_task(self._listen())
         self.is_lost = False
 
-    async def ask(self, words: Sequence[str], output: int, ready: int) -> Child | None:
+    async def ask(self, request: Mapping[str, Any], output: int, ready: int) -> Child | None:
         """One at a time. None when the server is gone."""
         self._asked = asyncio.get_running_loop().create_future()
-        request = json.dumps({"words": list(words)}).encode()
         try:
-            socket.send_fds(self._door, [request], [output, ready])
+            socket.send_fds(self._door, [json.dumps(request).encode()], [output, ready])
         except ConnectionError:
             return None
         return await self._asked

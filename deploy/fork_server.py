@@ -2,9 +2,10 @@
 
 It opens no client, runs no loop and starts no thread, so a fork of it is as good as a new process, and shares with
 its siblings whatever nobody writes to. `fork_client.py` is the other side of its door: a request is one line
-{"words": [...]} with two descriptors, for output and for `ready.tell`; the answers are {"began": pid} and, at any
-time, {"ended": pid, "code": code}. Run as `python -m deploy.fork_server DOOR PROGRAM [MODULE...]`: `main` of the
-module PROGRAM is what forks run, the MODULEs are what it would import on its way.
+{"words": [...], "environment": {...}} with two descriptors, for output and for `ready.tell`; the answers are
+{"began": pid} and, at any time, {"ended": pid, "code": code}. Run as
+`python -m deploy.fork_server DOOR PROGRAM [MODULE...]`: `main` of the module PROGRAM is what forks run, the MODULEs
+are what it would import on its way.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to run, and the two descriptors it gets."""
+    """What to run, what its environment has more than ours, and the two descriptors it gets."""
 
     words: list[str]
+    environment: dict[str, str]
     output: int
     ready: int
 
@@ -92,7 +94,10 @@ class Server:
             line, handles, _, _ = socket.recv_fds(self._door, REQUEST_MOST_BYTES, 2)
         except ConnectionError:
             return None
-        return Request(json.loads(line)["words"], *handles) if line else None
+        if not line:
+            return None
+        asked = json.loads(line)
+        return Request(asked["words"], asked["environment"], *handles)
 
     def _fork(self, request: Request) -> bool:
         """True in the fork."""
@@ -118,6 +123,7 @@ class Server:
         for standard in (1, 2):
             os.dup2(request.output, standard)
         os.close(request.output)
+        os.environ.update(request.environment)
         os.environ[ready.VARIABLE] = str(request.ready)
         _show(request.words)
         gc.enable()

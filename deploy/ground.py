@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicCollection
 
-from deploy import catalogue, provision, redis_client
+from deploy import catalogue, provision, redis_client, watch
 from deploy.blueprint import Blueprint
 from deploy.broker_state import TIMEOUT_S, Broker, translated
 from deploy.redis_news import RedisLine
@@ -48,7 +48,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One process's ground. `stack` closes what it opened, in reverse. rng is seeded by the system."""
+    """One process's ground. `stack` closes what it opened, in reverse. rng is seeded by the system.
+
+    health: gathers what the process needs to be able to work.
+    """
 
     settings: Settings
     stack: AsyncExitStack
@@ -61,6 +64,7 @@ class Ground:
     clock: SystemClock
     rng: random.Random
     policies: policies.Policies
+    health: watch.Health
 
     def publisher(self, linger_ms: float) -> KafkaPublisher:
         """The process's one way into the log. linger_ms: about 1 for latency, 20 for throughput."""
@@ -112,7 +116,7 @@ async def opened(settings: Settings) -> AsyncIterator[Ground]:
     """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
     kafka = settings.kafka.client()
     topics = catalogue.topics_of(settings)
-    broker = await asyncio.to_thread(_checked, Broker(kafka), catalogue.blueprint(settings))
+    broker = await asyncio.to_thread(_checked, Broker(kafka), catalogue.blueprint_of(settings))
     epoch = Epoch()
     async with AsyncExitStack() as stack:
         redis = redis_client.connect(settings.redis.url, epoch)
@@ -129,7 +133,15 @@ async def opened(settings: Settings) -> AsyncIterator[Ground]:
             clock=SystemClock(),
             rng=random.Random(),
             policies=policies.read_policies(settings.templates.path),
+            health=watch.Health(),
         )
+
+
+@asynccontextmanager
+async def watched(settings: Settings) -> AsyncIterator[Ground]:
+    """The ground of a process that serves nobody: it gets a door for those who watch it."""
+    async with opened(settings) as ground, watch.door(ground.health, settings.metrics.listen):
+        yield ground
 
 
 def _checked(broker: Broker, wanted: Blueprint) -> Identity:

@@ -72,7 +72,7 @@ def check(broker: Broker, wanted: Blueprint) -> None:
     if pending:
         shown = "\n".join(f"  {change}" for change in pending[:_SHOWN])
         more = f"\n  and {len(pending) - _SHOWN} more" if len(pending) > _SHOWN else ""
-        raise Misconfigured(f"the broker is not as it must be; run `tidings provision`:\n{shown}{more}")
+        raise Misconfigured(f"the broker is not as it must be; run `tidings provision --apply`:\n{shown}{more}")
 
 
 def table(changes: Sequence[Change]) -> Table:
@@ -146,7 +146,7 @@ def _await_leaders(admin: AdminClient, counts: Mapping[str, int]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while missing := _lacking(admin, counts):
         if time.monotonic() > deadline:
-            raise Transient(f"no leader yet for {', '.join(missing[:_SHOWN])}; run `tidings provision` again")
+            raise Transient(f"no leader yet for {', '.join(missing[:_SHOWN])}; run `tidings provision --apply` again")
         time.sleep(_RECHECK_S)
 
 

@@ -52,7 +52,8 @@ def _policy(config: dict[str, str]) -> str:
 
 def _metrics() -> Iterator[str]:
     yield f"# Metrics\n\n{_NOTE}"
-    yield "Every process counts its own; `api` and `callbacks` serve them at `/metrics`. Counters end in `_total`.\n"
+    yield "Every process counts its own and serves them at `/metrics`: `api` and `callbacks` at their ports, the others"
+    yield "at `[metrics] listen`. Counters end in `_total`.\n"
     yield "| metric | kind | labels | meaning |\n|---|---|---|---|"
     for metric in metrics.catalogue():
         described = next(iter(metric.describe()))

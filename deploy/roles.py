@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from deploy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """words: the command line after `tidings`. name: of logs and of the supervisor's list."""
+    """words: the command line after `tidings`. name: of logs and of the supervisor's list. environment: on top."""
 
     words: tuple[str, ...]
     name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 ONE_OF_EACH = (
@@ -29,6 +31,9 @@ ONE_OF_EACH = (
     ("forward",),
 )
 
+SERVING = ("api", "callbacks")
+"""They show their numbers at their own ports."""
+
 MODULES = (
     *(f"deploy.processes.{room}" for room in ("facing_in", "facing_across", "on_faust", "facing_out")),
     *(f"faust.{part}" for part in ("app", "tables", "topics", "assignor.partition_assignor")),
@@ -37,7 +42,20 @@ MODULES = (
 
 
 def of(settings: Settings) -> Iterator[Role]:
-    """Every process that `tidings up` runs for these settings; a lane may have several workers, or none."""
+    """Every process that `tidings up` runs for these settings; a lane may have several workers, or none.
+
+    Where the settings name one port for the numbers, each role that needs one gets its own, from there on.
+    """
+    host, _, first = settings.metrics.listen.rpartition(":")
+    ports = itertools.count(int(first or 0))
+    for role in _of(settings):
+        if int(first or 0) and role.words[0] not in SERVING:
+            yield replace(role, environment={"TIDINGS_METRICS__LISTEN": f"{host}:{next(ports)}"})
+        else:
+            yield role
+
+
+def _of(settings: Settings) -> Iterator[Role]:
     for words in ONE_OF_EACH:
         yield Role(words, "-".join(words))
     for channel, priority in settings.lanes():

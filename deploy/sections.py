@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_settings import NoDecode
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -41,18 +42,29 @@ def _zone(value: str) -> str:
     return value
 
 
-def _webhook_secret(value: SecretStr) -> SecretStr:
-    """The text of a wrong secret is never shown."""
-    text = value.get_secret_value()
-    if not text:
-        return value
-    try:
-        key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
-    except binascii.Error:
-        key = b""
-    if not text.startswith("whsec_") or not 16 <= len(key) <= 64:
-        raise ValueError('must be "whsec_" followed by base64 of 24 to 64 random bytes')
+def _address_or_none(value: str) -> str:
+    return _address(value) if value else ""
+
+
+def _as_list(value: Any) -> Any:
+    if isinstance(value, str | SecretStr):
+        return (value,) if value else ()
     return value
+
+
+def _webhook_secrets(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """The text of a wrong secret is never shown."""
+    for value in values:
+        text = value.get_secret_value()
+        try:
+            key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        except binascii.Error:
+            key = b""
+        if not text.startswith("whsec_") or not 16 <= len(key) <= 64:
+            raise ValueError('must be "whsec_" followed by base64 of 24 to 64 random bytes')
+    if len(values) > 2:
+        raise ValueError("give one secret, or two during a rotation")
+    return values
 
 
 def _prefix(value: str) -> str:
@@ -63,8 +75,9 @@ def _prefix(value: str) -> str:
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Listen = Annotated[str, AfterValidator(_address)]
+ListenOrNot = Annotated[str, AfterValidator(_address_or_none)]
 Zone = Annotated[str, AfterValidator(_zone)]
-WebhookSecret = Annotated[SecretStr, AfterValidator(_webhook_secret)]
+WebhookSecrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_as_list), AfterValidator(_webhook_secrets)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
@@ -118,10 +131,14 @@ class Callbacks(Section):
 class Streams(Section):
     """listen: where a status process answers reads of its rows; port 0 is chosen by the system.
 
+    advertise: the host name or address by which the APIs reach it; without it the one of `listen`, and where that is
+    every address of the machine, the machine's own.
+
     folder: where tables lie between starts. heartbeat_s, session_s: of the Faust consumers.
     """
 
     listen: Listen = "127.0.0.1:0"
+    advertise: str = Field(default="", pattern=r"^[A-Za-z0-9._:-]*$")
     folder: Path = Path(".tidings/tables")
     heartbeat_s: Seconds = 3.0
     session_s: Seconds = 30.0
@@ -129,12 +146,20 @@ class Streams(Section):
 
 
 class Metrics(Section):
-    """listen: where a role without a door of its own serves /metrics; port 0 is chosen, the log names it."""
+    """listen: where a role without a port of its own serves /metrics, /healthz and /readyz; "" = nowhere.
 
-    listen: Listen = "127.0.0.1:0"
+    Port 0 is chosen by the system; the log names it, and `metrics.json` of `tidings up`. With another port `up` gives
+    it to the first such role and the following ports to the others, in the order in which it lists them.
+    """
+
+    listen: ListenOrNot = "127.0.0.1:0"
 
 
 class Templates(Section):
+    """path: the folder with one folder per template. Their caps and content_check are accepted, without effect in this
+    release.
+    """
+
     path: Path = Path("templates")
 
 
@@ -151,10 +176,11 @@ class Channel(Section):
 
 
 class Provider(Section):
-    """One account at one vendor. prices: money per SMS segment or message, by the number's country.
+    """One account at one vendor. callback_secret: one, or a list of two while the vendor changes from one to the other.
 
     source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
     concurrency: calls at the same time from one worker. ca: file of the authority.
+    Accepted, without effect in this release: prices (money per SMS segment or message, by the number's country).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -165,7 +191,7 @@ class Provider(Section):
     rate_per_s: float = Field(gt=0)
     burst: int = Field(ge=2)
     timeout_s: Seconds = 5.0
-    callback_secret: WebhookSecret = SecretStr("")
+    callback_secret: WebhookSecrets = ()
     headers: dict[str, SecretStr] = {}
     concurrency: int = Field(default=256, ge=1, le=10_000)
     require_tls: bool = False
@@ -190,7 +216,10 @@ class QuietHours(Section):
 
 
 class Tenant(Section):
-    """time_zone and locale: of users who have none. weight: its part of a lane's pace among tenants."""
+    """locale: of users who have none. weight: its part of a lane's pace among tenants.
+
+    Accepted, without effect in this release: time_zone (of users who have none), quiet_hours, budget_per_day.
+    """
 
     time_zone: Zone = "UTC"
     locale: str = Field(default="en", pattern=r"^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*$")
@@ -204,7 +233,8 @@ class Sending(Section):
     """The numbers of one send. lease_s: how long a claim holds; margin_s: what must be left of it after a call.
 
     bulk_share: the part of a provider's rate that bulk may use. retry_share: retries among a provider's sends.
-    in_flight: deliveries a worker handles at the same time, per lane.
+    tries: calls of one delivery that count; retry_base_s, retry_cap_s: the longest wait after the first failure, and
+    after any. in_flight: deliveries a worker handles at the same time, per lane.
     """
 
     lease_s: Seconds = 30.0
@@ -215,7 +245,6 @@ class Sending(Section):
     tries: int = Field(default=8, ge=1, le=20)
     retry_base_s: Seconds = 1.0
     retry_cap_s: Seconds = 300.0
-    fallback_after_s: Seconds = 30.0
     in_flight: int = Field(default=1000, ge=1, le=20_000)
     batch: int = Field(default=200, ge=1, le=1000)
 
@@ -235,9 +264,12 @@ class Tiers(Section):
 
 
 class Engine(Section):
-    """Of the confluent consumers: heartbeat, session and the longest pause between two polls."""
+    """Of the confluent consumers: heartbeat, session and the longest pause between two polls.
 
-    heartbeat_s: Seconds = 3.0
+    A member learns of a rebalance by its next heartbeat: frequent ones make it short.
+    """
+
+    heartbeat_s: Seconds = 1.0
     session_s: Seconds = 30.0
     poll_limit_s: Seconds = 300.0
 

@@ -26,6 +26,7 @@ from deploy.ground import Ground
 from deploy.settings import Settings
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
+from retry_topics.ladder import LadderOptions
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
 from schemas.trips import Trips
@@ -51,7 +52,7 @@ async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
         handout=HandoutOptions(batch=sending.batch, in_flight=2 * sending.in_flight),
     )
     try:
-        await run(loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())
+        await run(ground, loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())
     finally:
         await worker.close()
 
@@ -72,7 +73,8 @@ async def _worker(ground: Ground, channel: Channel, priority: Priority, publishe
         RedisProfiles(ground.trips("profiles"), ground.epoch),
         RedisSuppressions(ground.trips("suppressions"), ground.epoch),
     )
-    judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(share=settings.sending.retry_share))
+    budget = RetryBudget(share=settings.sending.retry_share)
+    judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings))
     locales = {name: tenant.locale for name, tenant in settings.tenants.items()}
     rules = Rules(ground.policies, Renderer(settings.templates.path, locales), controls.order, judge.judge)
     letters = DeadLetters(ground.topics, ground.clock)
@@ -141,7 +143,14 @@ def _options(settings: Settings, channel: Channel) -> WorkerOptions:
         lease_s=sending.lease_s,
         deadline_s=sending.deadline_s,
         lease_margin_s=sending.margin_s,
+        ladder=_ladder(settings),
     )
+
+
+def _ladder(settings: Settings) -> LadderOptions:
+    sending = settings.sending
+    first_ms, longest_ms = (round(wait_s * 1000) for wait_s in (sending.retry_base_s, sending.retry_cap_s))
+    return LadderOptions(sending.tries, first_ms, longest_ms, settings.tiers.by_name_ms())
 
 
 def _provider(ground: Ground, name: str, publisher: Publisher) -> Provider:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +15,8 @@ from aiohttp import web
 from deploy import ready
 from schemas.errors import Misconfigured
 
+EVERY_ADDRESS = ("0.0.0.0", "::")
+
 log = logging.getLogger(__name__)
 
 
@@ -20,7 +24,7 @@ async def serve(app: web.Application, listen: str) -> None:
     """Serves the application until the process is told to stop."""
     with bound(listen) as door:
         async with serving(app, door):
-            ready.tell()
+            ready.tell(f"{url_of(door)}/metrics")
             await asyncio.Event().wait()
 
 
@@ -38,10 +42,24 @@ def bound(listen: str) -> Iterator[socket.socket]:
         yield door
 
 
-def url_of(door: socket.socket) -> str:
-    """Where others on the network reach the socket."""
+def url_of(door: socket.socket, advertise: str = "") -> str:
+    """Where others on the network reach the socket: at the host of `advertise`, else at the one it listens on.
+
+    Every address of the machine is no address to go to: then at the machine's own.
+    """
     host, port = door.getsockname()[:2]
+    host = advertise or (_own_host() if host in EVERY_ADDRESS else host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _own_host() -> str:
+    """The address of this machine's name; the name itself where it stands for the loopback only."""
+    name = os.uname().nodename
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return name
+    return name if ipaddress.ip_address(address).is_loopback else address
 
 
 @asynccontextmanager

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
 PRIORITIES = ("transactional", "bulk")
+LONGEST_TIER_S = 3600.0
+"""A delivery that is a day old is not sent any more: it must not lie in a tier for long."""
 NEEDS_PROVIDER = ("push", "email", "sms")
 _FITS = {"smtp": ("email",), "http": NEEDS_PROVIDER}
 _SHORT_NAMES = {"KAFKA_BOOTSTRAP": ("kafka", "bootstrap"), "REDIS_URL": ("redis", "url")}
@@ -160,6 +162,8 @@ def _wrong_times(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("engine", "session_s"), "engine.session_s must not be above engine.poll_limit_s"
     if not tiers.ten_seconds < tiers.one_minute < tiers.ten_minutes:
         yield ("tiers",), "tiers: the waits must rise from 10s over 1m to 10m"
+    if tiers.ten_minutes > LONGEST_TIER_S:
+        yield ("tiers", "10m"), f"tiers.10m ({tiers.ten_minutes:g}) must not be above {LONGEST_TIER_S:g}, an hour"
     if dispatch.backlog_min_s >= dispatch.backlog_max_s:
         yield ("dispatch", "backlog_max_s"), "dispatch.backlog_max_s must be above backlog_min_s"
     if sending.retry_base_s > sending.retry_cap_s:

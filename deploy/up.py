@@ -1,7 +1,7 @@
 """`tidings up`: every role as a process of its own on one machine, restarted when it dies, stopped together.
 
 `fork_server.py` starts them. Each role's log is a file of its own; `processes.json` beside them names the running
-process ids.
+process ids, and `metrics.json` where those that work show their numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Supervisor:
         self._forks = forks
         self._waits = waits or Waits()
         self._running: dict[str, int] = {}
+        self._metrics: dict[str, str] = {}
         self.is_ready = {role.name: asyncio.Event() for role in wanted}
 
     async def run(self, ready_within_s: float) -> None:
@@ -119,7 +120,8 @@ class Supervisor:
             path.replace(path.with_suffix(".log.1"))
         try:
             with path.open("ab") as output:
-                child = await self._forks.start((*role.words, *self._options), output.fileno(), pipe.give)
+                words = (*role.words, *self._options)
+                child = await self._forks.start(words, output.fileno(), pipe.give, role.environment)
         finally:
             pipe.started()
         self._note(role.name, child.pid)
@@ -137,17 +139,26 @@ class Supervisor:
     async def _note_ready(self, role: roles.Role, pipe: ready.Pipe) -> None:
         if await pipe.wait():
             log.info("up.process_ready", extra={"child": role.name})
+            self._metrics[role.name] = pipe.metrics_url
+            self._note(role.name, self._running.get(role.name))
             self.is_ready[role.name].set()
 
     def _log_of(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
     def _note(self, name: str, pid: int | None) -> None:
-        """Keeps processes.json true; readers never see half a file."""
+        """Keeps processes.json and metrics.json true."""
         if pid is None:
             self._running.pop(name, None)
+            self._metrics.pop(name, None)
         else:
             self._running[name] = pid
-        unfinished = self._logs / "processes.json.part"
-        unfinished.write_text(json.dumps(self._running, indent=1))
-        unfinished.replace(self._logs / "processes.json")
+        self._write("processes.json", self._running)
+        shown = {name: {"pid": self._running[name], "metrics": url} for name, url in self._metrics.items() if url}
+        self._write("metrics.json", shown)
+
+    def _write(self, name: str, content: Mapping[str, object]) -> None:
+        """Readers never see half a file."""
+        unfinished = self._logs / f"{name}.part"
+        unfinished.write_text(json.dumps(content, indent=1))
+        unfinished.replace(self._logs / name)

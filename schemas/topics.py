@@ -75,7 +75,7 @@ class Topics:
         self.requests_dlq = prefix + "requests.dlq"
         self.internal_dlq = prefix + "internal.dlq"
         self.status_changelog = f"{self.group('status')}-{STATUS_TABLE}-changelog"
-        self._tenant_of = {topic: tenant for tenant in self.tenants for topic in self._entries(tenant)}
+        self._entry_topics = frozenset(topic for tenant in self.tenants for topic in self._entries(tenant))
         for spec in self.specs():
             _check_name(spec.name)
 
@@ -86,10 +86,6 @@ class Topics:
     def requests_bulk(self, tenant: str) -> str:
         """Entry topic of bulk singles."""
         return f"{self.prefix}notification.requests.bulk{self._suffix(tenant)}"
-
-    def tenant_of(self, entry_topic: str) -> str:
-        """The tenant that may write to this entry topic; KeyError when it is none."""
-        return self._tenant_of[entry_topic]
 
     def lane(self, channel: str, priority: str) -> str:
         return f"{self.prefix}{channel}.{priority}"
@@ -104,7 +100,7 @@ class Topics:
 
     def dlq_for(self, topic: str) -> str:
         """Where poison of this topic is parked."""
-        if topic in self._tenant_of:
+        if topic in self._entry_topics:
             return self.requests_dlq
         channel = topic.removeprefix(self.prefix).partition(".")[0]
         return self.dlq(channel) if channel in list(Channel) else self.internal_dlq

@@ -215,7 +215,7 @@ class _Queries:
         except KafkaException as error:
             raise Transient(f"the broker does not tell the partitions of {topic}: {error}") from error
         if metadata.error is not None:
-            raise Misconfigured(f"topic {topic} cannot be read ({metadata.error}); run `tidings provision`")
+            raise Misconfigured(f"topic {topic} cannot be read ({metadata.error}); run `tidings provision --apply`")
         return [(topic, partition) for partition in metadata.partitions]
 
     def _end(self, partition: Partition) -> int:

@@ -58,4 +58,5 @@ def _targets(settings: Settings) -> Iterator[tuple[str, Target]]:
     for name, provider in settings.providers.items():
         if provider.kind == "http":
             url = f"http://{settings.callbacks.listen}/v1/callbacks/{name}"
-            yield urlsplit(provider.url).path or "/", Target(url, provider.callback_secret.get_secret_value())
+            secret = provider.callback_secret[0].get_secret_value() if provider.callback_secret else ""
+            yield urlsplit(provider.url).path or "/", Target(url, secret)

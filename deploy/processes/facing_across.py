@@ -19,6 +19,7 @@ from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
+from streams.lanes import Window
 from streams.leader import KafkaLeadership, LeaderOptions
 from streams.page_reader import PageReader, ReadAhead
 from streams.rebuild import Rebuild
@@ -31,19 +32,19 @@ from streams.route import Doors, Entry, Route
 
 async def route_requests(settings: Settings) -> None:
     """Transactional singles to their lanes."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         await _route(ground, "route requests", Priority.TRANSACTIONAL, None)
 
 
 async def route_bulk(settings: Settings) -> None:
     """Bulk singles to their lanes, at the pace that dispatch grants."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         await _route(ground, "route bulk", Priority.BULK, Purse(ground.trips("grants"), ground.instance))
 
 
 async def route_callbacks(settings: Settings) -> None:
     """Raw callbacks to status events and suppressions."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         publisher = ground.publisher(FAST_MS)
         readers = {name: http_provider.read for name, used in settings.providers.items() if used.kind == "http"}
         handler = RouteCallbacks(
@@ -55,12 +56,12 @@ async def route_callbacks(settings: Settings) -> None:
             ground.topics,
             ground.clock,
         )
-        await run(engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_FAST_S))
+        await run(ground, engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_FAST_S))
 
 
 async def route_recipients(settings: Settings) -> None:
     """Profiles, opt-outs, suppressions, cancels and inbox to Redis; rebuilds it when it was lost."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         barred = RedisSuppressions(ground.trips("suppressions"), ground.epoch)
         topic = shared.facet_topic(ground)
@@ -79,12 +80,12 @@ async def route_recipients(settings: Settings) -> None:
         handler = RouteRecipients(applier, rebuild)
         publisher = ground.publisher(BULK_MS)
         loop = engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S)
-        await run(loop, rebuild.run(), once=[rebuild.trusted.wait])
+        await run(ground, loop, rebuild.run(), once=[rebuild.trusted.wait])
 
 
 async def dispatch(settings: Settings) -> None:
     """Campaign pages and grants, by one leader."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
         letters = DeadLetters(ground.topics, ground.clock)
         ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
@@ -103,6 +104,7 @@ async def dispatch(settings: Settings) -> None:
             ground.topics,
             {name: tenant.weight for name, tenant in settings.tenants.items()},
             ground.clock,
+            window=_window(settings),
         )
         leadership = KafkaLeadership(
             ground.kafka,
@@ -119,7 +121,11 @@ async def dispatch(settings: Settings) -> None:
         work = Dispatch(
             campaigns, releases, ahead, grants, leadership, ground.tails(), publisher, ground.topics, ground.clock
         )
-        await telling(work.run(), [work.followed.wait, leadership.joined.wait])
+        await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])
+
+
+def _window(settings: Settings) -> Window:
+    return Window(settings.sending.bulk_share, settings.dispatch.backlog_min_s, settings.dispatch.backlog_max_s)
 
 
 async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:
@@ -146,4 +152,4 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
     )
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
-    await run(engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S))
+    await run(ground, engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S))

@@ -60,9 +60,9 @@ async def callbacks(settings: Settings) -> None:
     """The providers' webhooks."""
     async with grounds.opened(settings) as ground:
         verifiers = {
-            name: signatures.StandardWebhooks(name, [provider.callback_secret.get_secret_value()])
+            name: signatures.StandardWebhooks(name, [secret.get_secret_value() for secret in provider.callback_secret])
             for name, provider in settings.providers.items()
-            if provider.callback_secret.get_secret_value()
+            if provider.callback_secret
         }
         parts = server.CallbackParts(
             ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock

@@ -17,7 +17,7 @@ from schemas.messages import Channel, Priority
 
 async def work(settings: Settings, channel: str, priorities: Sequence[str]) -> None:
     """The senders of a channel's lanes."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         lanes = [senders.lane(ground, Channel(channel), Priority(priority)) for priority in priorities]
         first, *others = lanes
         await together(first, *others)
@@ -25,17 +25,19 @@ async def work(settings: Settings, channel: str, priorities: Sequence[str]) -> N
 
 async def forward(settings: Settings) -> None:
     """Waiting rooms back to lanes, when due."""
-    async with grounds.opened(settings) as ground:
+    tiers = settings.tiers.by_name_ms()
+    async with grounds.watched(settings) as ground:
         await run(
+            ground,
             engine(
                 ground,
                 "forward",
-                Forwarder(ground.topics, ground.clock),
+                Forwarder(ground.topics, ground.clock, tiers),
                 ground.publisher(FAST_MS),
                 gather_s=GATHER_FAST_S,
-                handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics)),
+                handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics, tiers)),
                 deferred=DeferredOptions(records=200_000),
                 reader=ground.log_reader(),
                 park=DeadLetters(ground.topics, ground.clock).parked_delivery,
-            )
+            ),
         )

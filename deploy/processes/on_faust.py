@@ -20,7 +20,7 @@ from streams.status_process import StatusOptions, StatusProcess
 
 async def fan_out(settings: Settings) -> None:
     """Pages to deliveries."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         publisher = ground.publisher(BULK_MS)
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         expander = FanOut(
@@ -37,17 +37,18 @@ async def fan_out(settings: Settings) -> None:
         process = agents.fanning_out(
             ground.topics, _faust(ground, "fan_out"), expander.expand, publisher, letters.letter
         )
-        await telling(process.run(), [process.settled.wait])
+        await telling(ground.health, process.run(), [process.settled.wait])
 
 
 async def status(settings: Settings) -> None:
     """Status events to rows, public state and reads."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.watched(settings) as ground:
         publisher = ground.publisher(BULK_MS)
         letters = DeadLetters(ground.topics, ground.clock)
         count = ground.broker.partitions[ground.topics.status]
         with serving.bound(settings.streams.listen) as door:
-            chosen = StatusOptions(_faust(ground, "status"), serving.url_of(door), count)
+            own_url = serving.url_of(door, settings.streams.advertise)
+            chosen = StatusOptions(_faust(ground, "status"), own_url, count)
             process = StatusProcess(
                 ground.topics,
                 chosen,
@@ -59,7 +60,7 @@ async def status(settings: Settings) -> None:
                 ground.clock,
             )
             async with serving.serving(process.view, door):
-                await telling(process.run(), [process.settled.wait])
+                await telling(ground.health, process.run(), [process.settled.wait])
 
 
 def _faust(ground: Ground, role: str) -> agents.FaustOptions:
@@ -72,5 +73,6 @@ def _faust(ground: Ground, role: str) -> agents.FaustOptions:
         folder,
         instance=own_name,
         session_s=settings.streams.session_s,
+        heartbeat_s=settings.streams.heartbeat_s,
         commit_every_s=settings.streams.commit_every_s,
     )

@@ -39,7 +39,9 @@ def main():
         cli.main()
     if how == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if how != "never-ready":
+    if how == "counts":
+        ready.tell("http://" + os.environ["SERVES_AT"] + "/metrics")
+    elif how != "never-ready":
         ready.tell()
     time.sleep(600)
 """
@@ -52,7 +54,7 @@ class Started:
         self.logs = folder / "logs"
         (folder / "stand_in.py").write_text(PROGRAM)
         self._forks = ForkClient("stand_in", (), self.logs / "fork-server.log")
-        wanted = [roles.Role((word,), word) for word in words]
+        wanted = [roles.Role((word,), word, {"SERVES_AT": f"{word}:1"}) for word in words]
         self.supervisor = Supervisor(wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2))
 
     async def run(self, ready_within_s: float = 20) -> None:
@@ -61,6 +63,10 @@ class Started:
 
     def pids(self) -> dict[str, int]:
         found: dict[str, int] = json.loads((self.logs / "processes.json").read_text())
+        return found
+
+    def metrics(self) -> dict[str, dict[str, object]]:
+        found: dict[str, dict[str, object]] = json.loads((self.logs / "metrics.json").read_text())
         return found
 
     async def ready(self, name: str) -> None:
@@ -85,7 +91,7 @@ async def started(folder: Path, *words: str) -> AsyncIterator[Started]:
     yield this
     running.cancel()
     await asyncio.wait([running])
-    assert this.pids() == {}
+    assert (this.pids(), this.metrics()) == ({}, {})
 
 
 def is_running(pid: int) -> bool:
@@ -145,6 +151,16 @@ async def test_each_role_writes_into_a_log_of_its_own_and_is_named_where_process
         assert this.log("good") == "this is good\n"
         assert this.log("other") == "this is other\n"
         assert shown(this.pids()["good"]).startswith(b"tidings\0good\0")
+
+
+async def test_who_gathers_numbers_finds_where_each_role_shows_them_also_after_a_restart(tmp_path: Path) -> None:
+    async with started(tmp_path, "good", "counts") as this:
+        before = this.pids()["counts"]
+        assert this.metrics() == {"counts": {"pid": before, "metrics": "http://counts:1/metrics"}}
+        this.supervisor.is_ready["counts"].clear()
+        os.kill(before, signal.SIGKILL)
+        await this.ready("counts")
+        assert this.metrics()["counts"]["pid"] == this.pids()["counts"] != before
 
 
 async def test_roles_share_neither_chance_nor_a_session(tmp_path: Path) -> None:

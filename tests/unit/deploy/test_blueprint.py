@@ -10,7 +10,6 @@ import pytest
 from deploy import blueprint
 from deploy.blueprint import Blueprint, Change, Kind
 from deploy.broker_state import Found, FoundTopic
-from schemas.errors import Misconfigured
 from schemas.topics import Topics
 
 TOPICS = Topics()
@@ -105,9 +104,10 @@ def test_too_few_copies_for_the_writes_to_be_accepted_are_a_conflict() -> None:
     assert [change.kind for change in differences(plan, as_wanted(plan, 1))] == [Kind.CONFLICT]
 
 
-def test_more_copies_in_sync_than_copies_are_refused() -> None:
-    with pytest.raises(Misconfigured, match="lower it"):
-        blueprint.blueprint(TOPICS, replication_factor=1, min_insync_replicas=2)
+@pytest.mark.parametrize(("copies", "in_sync"), [(1, "1"), (2, "1"), (3, "2"), (5, "2")])
+def test_one_broker_may_be_away_wherever_there_are_copies(copies: int, in_sync: str) -> None:
+    plan = wanted(LANE, copies=copies)
+    assert plan.config(plan.spec(LANE))["min.insync.replicas"] == in_sync
 
 
 def test_a_new_group_gets_a_first_offset_for_every_partition() -> None:

@@ -129,6 +129,8 @@ def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, wrong: str, right: 
         ("[engine]\npoll_limit_s = 30\nsession_s = 10\n", "engine.poll_limit_s (30) must be above sending.lease_s"),
         ("[engine]\nheartbeat_s = 20\n", "engine.session_s must be at least three times heartbeat_s"),
         ("[tiers]\n1m = 5\n", "the waits must rise"),
+        ("[tiers]\n10m = '2h'\n", "tidings.toml:2: tiers.10m (7200) must not be above 3600"),
+        ("[sending]\nfallback_after_s = 30\n", "tidings.toml:2: sending.fallback_after_s: unknown setting"),
         ("[sending]\nbulk_share = 1.5\n", "tidings.toml:2: sending.bulk_share"),
         ('[kafka]\nsecurity_protocol = "SASL_SSL"\n', "SASL needs username and password"),
         ('[api]\nlisten = "0.0.0.0:80"\n', "no API key is configured"),
@@ -139,6 +141,37 @@ def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, wrong: str, right: 
 )
 def test_numbers_that_do_not_fit_together_are_refused(tmp_path: Path, text: str, told: str) -> None:
     assert told in _refusal(tmp_path, text)
+
+
+ROTATION = """[providers.gateway]
+kind = "http"
+url = "http://127.0.0.1:9000/send"
+rate_per_s = 1
+burst = 2
+callback_secret = """
+OLD, NEW = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+
+
+@pytest.mark.parametrize(
+    ("written", "secrets"), [(f'"{OLD}"', [OLD]), (f'["{OLD}", "{NEW}"]', [OLD, NEW]), ('""', []), ("[]", [])]
+)
+def test_while_a_secret_is_rotated_the_old_and_the_new_one_are_both_taken(
+    tmp_path: Path, written: str, secrets: list[str]
+) -> None:
+    taken = _load(tmp_path, ROTATION + written).providers["gateway"].callback_secret
+    assert [secret.get_secret_value() for secret in taken] == secrets
+
+
+def test_a_secret_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDINGS_PROVIDERS__gateway__CALLBACK_SECRET", NEW)
+    (taken,) = _load(tmp_path, ROTATION + f'"{OLD}"').providers["gateway"].callback_secret
+    assert taken.get_secret_value() == NEW
+
+
+def test_a_third_secret_or_a_torn_one_is_refused_and_not_shown(tmp_path: Path) -> None:
+    assert "callback_secret: give one secret, or two" in _refusal(tmp_path, ROTATION + f'["{OLD}", "{NEW}", "{OLD}"]')
+    torn = _refusal(tmp_path, ROTATION + f'["{OLD}", "whsec_t0rn"]')
+    assert 'callback_secret: must be "whsec_"' in torn and "t0rn" not in torn
 
 
 def test_short_leases_for_tests_are_allowed_when_they_fit(tmp_path: Path) -> None:

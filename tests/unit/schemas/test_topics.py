@@ -31,7 +31,7 @@ def test_every_name_carries_the_prefix() -> None:
 def test_several_tenants_publish_to_topics_of_their_own() -> None:
     names = Topics(tenants=("shop", "bank"))
     assert names.requests("shop") == "notification.requests.shop"
-    assert names.tenant_of("notification.requests.bulk.bank") == "bank"
+    assert names.dlq_for("notification.requests.bulk.bank") == "requests.dlq"
     assert names.groups()[names.group("route bulk")] == (
         "notification.requests.bulk.shop",
         "notification.requests.bulk.bank",
@@ -40,7 +40,7 @@ def test_several_tenants_publish_to_topics_of_their_own() -> None:
 
 def test_one_tenant_publishes_to_the_plain_name_whatever_it_is_called() -> None:
     assert Topics(tenants=("shop",)).requests("shop") == "notification.requests"
-    assert Topics(tenants=("shop",)).tenant_of("notification.requests") == "shop"
+    assert Topics(tenants=("shop",)).dlq_for("notification.requests") == "requests.dlq"
 
 
 def test_a_tenant_that_nobody_configured_is_refused() -> None:

@@ -105,7 +105,8 @@ class Pocket:
         give_up_s = self._clock.steady_s() + wait_s
         if self._turn.locked():  # others wait for tokens already: first come, first served
             try:
-                await asyncio.wait_for(self._turn.acquire(), wait_s)
+                async with asyncio.timeout(wait_s):  # wait_for may lose a cancel on Python 3.11
+                    await self._turn.acquire()
             except TimeoutError:
                 return self._none()
         else:

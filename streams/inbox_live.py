@@ -81,7 +81,8 @@ class LiveInboxes:
                 await self._line.hear(channel)
             if self._reader is None or self._reader.done():
                 self._reader = asyncio.create_task(self._read())
-            await asyncio.wait_for(confirmed.wait(), POLL_S)
+            async with asyncio.timeout(POLL_S):
+                await confirmed.wait()
         except TimeoutError:
             await self._leave(channel, screen)
             raise StoreDown("Redis does not say that it passes the news of an inbox on") from None

@@ -22,7 +22,7 @@ from yarl import URL
 from schemas import codec
 from schemas.errors import Misconfigured, Poison, Transient
 from schemas.messages import ReleasedPage
-from schemas.records import Publisher, Record
+from schemas.records import Headers, Publisher, Record
 from schemas.topics import MAX_MESSAGE_BYTES, STATUS_TABLE, Topics
 from streams import faust_patches
 from streams.row_store import RowStore
@@ -189,8 +189,8 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
     return process
 
 
-Expand = Callable[[ReleasedPage], Awaitable[None]]
-"""Returns once all of the page is in the log; raises Transient when it must be tried again."""
+Expand = Callable[[ReleasedPage, Headers], Awaitable[None]]
+"""(page, headers of its record). Returns once all of the page is in the log; Transient: it must be tried again."""
 
 
 def fanning_out(
@@ -206,7 +206,7 @@ def fanning_out(
         except Poison as error:
             await publisher.publish([park(record, error.reason, error.text)])
             return
-        await expand(page)
+        await expand(page, record.headers)
 
     page_agent(process, topics.pages, work)
     return process

@@ -18,7 +18,7 @@ from schemas import codec
 from schemas.clock import SystemClock
 from schemas.errors import StoreDown
 from schemas.messages import Priority, Recipient, ReleasedPage
-from schemas.records import Outgoing
+from schemas.records import Headers, Outgoing
 from schemas.topics import Topics
 from streams import agents
 from streams.log_reader import KafkaLogReader
@@ -56,10 +56,12 @@ class Expander:
     def __init__(self) -> None:
         self.done: list[int] = []
         self.tries: list[int] = []
+        self.headers: list[Headers] = []
         self.gates: dict[int, asyncio.Event] = {}
         self.failing: dict[int, Exception] = {}
 
-    async def expand(self, page: ReleasedPage) -> None:
+    async def expand(self, page: ReleasedPage, headers: Headers) -> None:
+        self.headers.append(headers)
         self.tries.append(page.page)
         if page.page in self.failing:
             raise self.failing[page.page]
@@ -153,6 +155,14 @@ async def test_a_page_is_tried_again_until_redis_is_back_and_the_process_stays(r
         road.expander.failing.clear()
         await until(lambda: road.committed() == 3)
     assert sorted(road.expander.done) == [0, 1, 2]
+
+
+async def test_the_headers_of_a_page_go_on_with_it(road: Road) -> None:
+    trace = (("traceparent", b"00-1-2-01"),)
+    await road.publisher.publish([Outgoing(road.topics.pages, b"k", codec.encode(page(0)), trace)])
+    async with road.running():
+        await until(lambda: road.committed() == 1)
+    assert road.expander.headers == [trace]
 
 
 async def test_garbage_is_parked_byte_for_byte_and_the_pages_around_it_are_fanned_out(road: Road) -> None:

@@ -12,6 +12,7 @@ from producers.publisher import KafkaPublisher
 from retry_topics.dead_letters import DeadLetters
 from schemas.clock import SystemClock
 from schemas.messages import ReleasedPage
+from schemas.records import Headers
 from schemas.topics import Topics
 from streams import agents
 from streams.leader import KafkaLeadership
@@ -21,7 +22,7 @@ DEADLINE_S = 60.0
 pytestmark = pytest.mark.timeout(120)
 
 
-async def nothing(_page: ReleasedPage) -> None:
+async def nothing(_page: ReleasedPage, _headers: Headers) -> None:
     """Expands no page."""
 
 

@@ -54,6 +54,10 @@ class Reason(StrEnum):
     CAMPAIGN_CANCELLED = "campaign_cancelled"
     EXPIRED = "expired"
     INTERNAL_ERROR = "internal_error"
+    # suppressed: no provider is configured for the channel
+    NO_PROVIDER = "no_provider"
+    # failed: its page is gone from the log, or cannot be read
+    AUDIENCE_LOST = "audience_lost"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

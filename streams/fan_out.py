@@ -6,13 +6,13 @@ the same records: ids follow from campaign, page and position, and the plan that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from schemas import keys, metrics
 from schemas.clock import Clock
-from schemas.messages import EventKind, Recipient, ReleasedPage, StatusEvent
+from schemas.messages import Channel, EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing, Publisher
@@ -34,7 +34,10 @@ class _Place(NamedTuple):
 
 
 class FanOut:
-    """Expands pages. profiles is read by the same trips; rows only for pages let go long ago."""
+    """Expands pages. profiles is read by the same trips; rows only for pages let go long ago.
+
+    served: the channels that have a provider; the others reach nobody.
+    """
 
     def __init__(
         self,
@@ -46,9 +49,11 @@ class FanOut:
         topics: Topics,
         clock: Clock,
         rows: StatusReads,
+        served: Collection[Channel] = planning.ALL_CHANNELS,
     ) -> None:
         self._policies = policies
         self._rows = rows
+        self._served = served
         self._profiles = profiles
         self._trips = trips
         self._epoch = epoch
@@ -114,7 +119,8 @@ class FanOut:
         profiles = await trusted(self._trips, self._epoch, ask)
         offers = []
         for place, reply in zip(places, profiles, strict=True):
-            plan = planning.plan(policy, page.channels, self._profiles.read(reply), place.recipient.to)
+            profile = self._profiles.read(reply)
+            plan = planning.plan(policy, page.channels, profile, place.recipient.to, self._served)
             offers.append((plan, planning.pack(plan, keys.recipient_address(page.campaign_id, page.page, place.slot))))
         return offers
 

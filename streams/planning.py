@@ -6,7 +6,7 @@ and produce from the plan that won, so a second run with a changed profile sends
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -21,6 +21,8 @@ MAX_DEVICES = 5
 """Push reaches the newest ones."""
 MAX_DELIVERIES = 8
 """A slot of a status row has room for these."""
+ALL_CHANNELS = frozenset(Channel)
+"""Served where nobody says which channels have a provider."""
 
 
 class Part(NamedTuple):
@@ -52,20 +54,27 @@ class Plan(NamedTuple):
         return tuple([part.suffix for at, part in enumerate(self.parts) if at != index and not part.reason])
 
 
-def plan(policy: TemplatePolicy, requested: Sequence[Channel], profile: Profile, to: messages.Contact | None) -> Plan:
+def plan(
+    policy: TemplatePolicy,
+    requested: Sequence[Channel],
+    profile: Profile,
+    to: messages.Contact | None,
+    served: Collection[Channel] = ALL_CHANNELS,
+) -> Plan:
     """Who is reached how, by what is known of the person now.
 
     requested replaces the template's channels, fallback included. All of `channels` are sent; only when none
     of them has an address, or there are none, the fallback channels are tried in order. An opt-out from
-    `channels` is a wish and starts no fallback; inside the fallback list it is passed over.
+    `channels` is a wish and starts no fallback; inside the fallback list it is passed over. A channel that is not
+    served reaches nobody, as one without an address; nothing falls back to it later.
     """
-    reach = _Reach(policy, profile, to)
+    reach = _Reach(policy, profile, to, served)
     first = tuple(dict.fromkeys(requested or policy.channels))
     parts = [part for channel in first for part in reach.parts(channel)]
     left = () if requested else tuple(c for c in policy.fallback if c not in first)
-    if not parts or any(part.reason == Reason.NO_ADDRESS for part in parts):
+    if not parts or any(part.reason in _UNREACHABLE for part in parts):
         left = _walk_fallback(reach, parts, left)
-    return Plan(tuple(parts[:MAX_DELIVERIES]), left)
+    return Plan(tuple(parts[:MAX_DELIVERIES]), tuple(c for c in left if c in served))
 
 
 def pack(plan: Plan, address: keys.Address) -> bytes:
@@ -144,8 +153,11 @@ def slot_end(
 class _Reach:
     """Where one person can be reached, channel by channel."""
 
-    def __init__(self, policy: TemplatePolicy, profile: Profile, to: messages.Contact | None) -> None:
+    def __init__(
+        self, policy: TemplatePolicy, profile: Profile, to: messages.Contact | None, served: Collection[Channel]
+    ) -> None:
         self._policy = policy
+        self._served = served
         self._profile = profile
         self._to = to or _NOWHERE
 
@@ -156,6 +168,8 @@ class _Reach:
             return (Part(channel, reason=Reason.ERASED),)
         if profile.opt_outs and profile.opted_out(channel, self._policy.name, self._policy.message_class):
             return (Part(channel, reason=Reason.OPTED_OUT),)
+        if channel not in self._served:
+            return (_UNSERVED[channel],)
         if channel is Channel.PUSH:
             return self._devices()
         if self._has_address(channel):
@@ -183,6 +197,8 @@ class _Reach:
 _NOWHERE = messages.Contact()
 _REACHED = {channel: Part(channel) for channel in Channel}
 _UNREACHED = {channel: Part(channel, reason=Reason.NO_ADDRESS) for channel in Channel}
+_UNSERVED = {channel: Part(channel, reason=Reason.NO_PROVIDER) for channel in Channel}
+_UNREACHABLE = frozenset({Reason.NO_ADDRESS, Reason.NO_PROVIDER})
 
 
 def _walk_fallback(reach: _Reach, parts: list[Part], left: tuple[Channel, ...]) -> tuple[Channel, ...]:

@@ -7,17 +7,17 @@ Upstream of it: the API or whoever publishes events directly; downstream: the la
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
 from schemas.errors import Poison, Refused
-from schemas.messages import Delivery, EventKind, NotificationRequested, Priority, StatusEvent
+from schemas.messages import Channel, Delivery, EventKind, NotificationRequested, Priority, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
-from schemas.stores import Profiles
+from schemas.stores import Profile, Profiles
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
 from streams import grants, planning, plans
@@ -50,11 +50,12 @@ class RouteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """What `deploy` hands over from other rooms."""
+    """What `deploy` hands over from other rooms. served: the channels that have a provider; others reach nobody."""
 
     check_event: CheckEvent
     park: Park
     profiles: Profiles
+    served: Collection[Channel] = planning.ALL_CHANNELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +161,7 @@ class Route:
 
         profiles = await trusted(self._trips, self._epoch, ask_profiles)
         offered = [
-            planning.pack(
-                planning.plan(intake.policy, intake.event.channels, self._doors.profiles.read(reply), intake.event.to),
-                intake.address,
-            )
+            planning.pack(self._plan(intake, self._doors.profiles.read(reply)), intake.address)
             for intake, reply in zip(intakes, profiles, strict=True)
         ]
 
@@ -173,6 +171,10 @@ class Route:
 
         held = await trusted(self._trips, self._epoch, ask_plans)
         return [planning.unpack(plans.read(reply, packed)) for reply, packed in zip(held, offered, strict=True)]
+
+    def _plan(self, intake: _Intake, profile: Profile) -> planning.Plan:
+        """By what is known of the person now."""
+        return planning.plan(intake.policy, intake.event.channels, profile, intake.event.to, self._doors.served)
 
     def _wanted(
         self, intakes: Sequence[_Intake], planned: Sequence[tuple[planning.Plan, keys.Address]]

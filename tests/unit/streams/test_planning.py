@@ -84,6 +84,36 @@ def test_channels_of_the_request_replace_those_of_the_template_fallback_included
     assert planning.plan(policy(EMAIL, fallback=(SMS,)), (EMAIL,), ann, None) == Plan((Part(EMAIL),))
 
 
+PUSH_ONLY = frozenset({PUSH, INAPP})
+
+
+def test_a_channel_without_a_provider_is_passed_over_in_a_fallback_list_and_never_fallen_back_to() -> None:
+    ann = Profile(1, email="ann@example.org", phone="+4917012345", devices=(device("phone"),))
+    plan = planning.plan(policy(fallback=(EMAIL, PUSH, SMS, INAPP)), (), ann, None, PUSH_ONLY)
+    assert plan == Plan(
+        (Part(EMAIL, reason=Reason.NO_PROVIDER, next=keys.delivery_suffix(PUSH, "phone")), Part(PUSH, "phone")),
+        (INAPP,),
+    )
+
+
+def test_of_all_channels_those_without_a_provider_say_so_and_the_others_go_out() -> None:
+    ann = Profile(1, email="ann@example.org", devices=(device("phone"),))
+    plan = planning.plan(policy(PUSH, EMAIL), (), ann, None, PUSH_ONLY)
+    assert plan.parts == (Part(PUSH, "phone"), Part(EMAIL, reason=Reason.NO_PROVIDER))
+
+
+def test_fallback_starts_at_once_when_no_channel_has_a_provider() -> None:
+    ann = Profile(1, email="ann@example.org")
+    plan = planning.plan(policy(EMAIL, fallback=(INAPP,)), (), ann, None, PUSH_ONLY)
+    assert plan == Plan((Part(EMAIL, reason=Reason.NO_PROVIDER, next="inapp"), Part(INAPP)))
+
+
+def test_an_opt_out_from_a_channel_without_a_provider_is_still_a_wish() -> None:
+    ann = Profile(1, email="ann@example.org", opt_outs=frozenset({("email", "*")}))
+    plan = planning.plan(policy(EMAIL, fallback=(INAPP,)), (), ann, None, PUSH_ONLY)
+    assert plan.parts == (Part(EMAIL, reason=Reason.OPTED_OUT),)
+
+
 def test_the_row_learns_why_a_delivery_goes_nowhere_and_what_follows_it() -> None:
     plan = Plan((Part(PUSH, reason=Reason.NO_ADDRESS, next="email"), Part(EMAIL)), (SMS,))
     (suppressed,) = planning.unsent(plan, 7, 1_000)

@@ -326,7 +326,11 @@ class CampaignProgress:
 
 @dataclass(frozen=True, slots=True)
 class CampaignCursor:
-    """How far dispatch has released a campaign: next_page and the offset it lies at. Ordered by epoch."""
+    """How far dispatch has released a campaign: next_page and the offset it lies at. Ordered by epoch.
+
+    missing: pages passed over because the log does not hold them, whose recipients are not ended yet: the first
+    page of each gap and the one after its last, in turn.
+    """
 
     tenant: str
     campaign_id: str
@@ -335,6 +339,7 @@ class CampaignCursor:
     next_offset: int
     released: int
     at_ms: int
+    missing: tuple[int, ...] = ()
 
 
 class CampaignStatus(StrEnum):

@@ -73,6 +73,11 @@ class Campaign:
         """Recipients whose pages were let go or ended."""
         return self.cursor.released if self.cursor is not None else 0
 
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Pages that the log does not hold, whose recipients are not ended yet (`streams/cursors.py`)."""
+        return self.cursor.missing if self.cursor is not None else ()
+
     def counts(self) -> Counts:
         vectors = self.progress.values()
         return Counts(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas import codec, keys, metrics
@@ -28,22 +28,28 @@ from schemas.reasons import Reason
 from schemas.records import Outgoing, Publisher, Tails
 from schemas.topics import Topics
 from streams import campaigns as life
-from streams import page_status
+from streams import cursors, page_status
 from streams.campaigns import Campaign, Campaigns
 from streams.grants import Grants
 from streams.leader import Leadership
 from streams.page_reader import PageAt, ReadAhead
 from streams.release import Candidate, Released, Releases
+from streams.ticks import Ticks
 
 log = logging.getLogger(__name__)
 
 FORGET_EVERY_MS = 3_600_000
 
+Gone = tuple[Campaign, CampaignRequested, PageAt | None]
+"""A page that is done with; None: all that were left, as the log does not hold them."""
+End = tuple[EventKind, Reason]
+"""What becomes of recipients to whom nothing is sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class DispatchOptions:
     """look_every_s: how often lanes are looked at. state_every_ms: a running campaign's state is written at least
-    so often. ends_a_look: pages of stopped campaigns that are ended in one go.
+    so often. ends_a_look: pages of a campaign that are ended in one go.
     """
 
     look_every_s: float = 0.25
@@ -68,6 +74,7 @@ class Dispatch:
         publisher: Publisher,
         topics: Topics,
         clock: Clock,
+        ticks: Ticks,
         options: DispatchOptions | None = None,
     ) -> None:
         self._campaigns = campaigns
@@ -79,6 +86,7 @@ class Dispatch:
         self._publisher = publisher
         self._topics = topics
         self._clock = clock
+        self._ticks = ticks
         self._options = options or DispatchOptions()
         self._stopping = asyncio.Event()
         self.followed = asyncio.Event()
@@ -112,69 +120,85 @@ class Dispatch:
         self._stopping.set()
 
     async def look(self, epoch: int) -> None:
-        """One round: end what was stopped, let go what fits, tell how campaigns are. Raises Transient."""
+        """One round: tell how campaigns are, end what cannot go out, let go what fits. Raises Transient."""
         unfinished = list(self._campaigns.unfinished())
         now_ms = self._clock.now_ms()
-        stopped = {c.key: why for c, request in unfinished if (why := life.stop_status(c, request, now_ms))}
         await self._tell(epoch, now_ms)
+        running = []
         for campaign, request in unfinished:
-            has_pages = campaign.next_page < request.pages and not self._ahead.is_lost(campaign.key)
-            if campaign.key in stopped and has_pages:
-                await self._end_pages(campaign, request, stopped[campaign.key], epoch)
-        running = [
-            candidate
-            for campaign, request in unfinished
-            if campaign.key not in stopped and (candidate := self._releases.candidate(campaign, request))
-        ]
+            found = self._releases.candidate(campaign, request)
+            end = _end_of(campaign, request, found, now_ms)
+            if end is not None and campaign.next_page < request.pages:
+                await self._end_pages(campaign, request, end, epoch)
+            if campaign.missing and campaign.next_page >= request.pages:
+                await self._end_missing(campaign, request, end or _LOST, epoch)
+            if end is None and isinstance(found, Candidate):
+                running.append(found)
         metrics.CAMPAIGNS_RUNNING.set(sum(c.campaign.next_page < c.request.pages for c in running))
         released = await self._releases.next(running)
         await self._let_go(released, epoch)
         if released.tokens:
             await self._grants.give(released.tokens)
+        await self._ticks.write_due()
         if now_ms - self._forgot_at_ms > FORGET_EVERY_MS:
             self._forgot_at_ms = now_ms
             self._campaigns.forget_old(now_ms)
 
     async def _let_go(self, released: Released, epoch: int) -> None:
         """Pages first, cursors after their ack."""
-        if not released.pages or self._leadership.epoch != epoch:
+        if not (released.pages or released.at_end) or self._leadership.epoch != epoch:
             return
         now_ms = self._clock.now_ms()
         await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])
         for candidate, _ in released.pages:
             metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
-        await self._move_cursors([(c.campaign, c.request, page) for c, page in released.pages], epoch)
+        gone: list[Gone] = [(c.campaign, c.request, page) for c, page in released.pages]
+        gone += [(c.campaign, c.request, None) for c in released.at_end]
+        await self._move_cursors(gone, epoch)
 
-    async def _end_pages(self, campaign: Campaign, request: CampaignRequested, why: CampaignStatus, epoch: int) -> None:
-        """The recipients of pages that will never go out end as cancelled or expired, so that the counts close."""
-        now_ms, ended = self._clock.now_ms(), []
+    async def _end_pages(self, campaign: Campaign, request: CampaignRequested, end: End, epoch: int) -> None:
+        """The recipients of pages that will never go out get their outcome here, so that the counts close."""
+        ended: list[Gone] = []
         outgoing: list[Outgoing] = []
         for _ in range(min(self._options.ends_a_look, request.pages - campaign.next_page)):
             page = await self._ahead.take(campaign, request, 1)
+            ended.append((campaign, request, page))
             if page is None:
                 break
-            ended.append((campaign, request, page))
-            outgoing += _ends(page, request, why, self._topics.status, now_ms)
+            users = [recipient.user_id for recipient in page.page.recipients]
+            outgoing += self._ends(request, page.page.page, users, end)
         await self._publisher.publish(outgoing)
         await self._move_cursors(ended, epoch)
 
-    async def _move_cursors(self, gone: Sequence[tuple[Campaign, CampaignRequested, PageAt]], epoch: int) -> None:
+    async def _end_missing(self, campaign: Campaign, request: CampaignRequested, end: End, epoch: int) -> None:
+        """The recipients of pages that the log does not hold get theirs; who they were nobody knows."""
+        cursor = campaign.cursor
+        assert cursor is not None, "what is missing is noted in the cursor"
+        shares = cursors.shares(cursor, request, self._options.ends_a_look)
+        await self._publisher.publish(
+            [ended for page, count in shares for ended in self._ends(request, page, [""] * count, end)]
+        )
+        moved = replace(cursors.ended(cursor, shares), epoch=epoch, at_ms=self._clock.now_ms())
+        await self._publisher.publish([self._cursor_record(moved)])
+        campaign.cursor = moved
+
+    def _ends(self, request: CampaignRequested, page: int, users: Sequence[str], end: End) -> Iterator[Outgoing]:
+        """Status records of a page nothing of which is sent. users: by position."""
+        kind, reason = end
+        now_ms = self._clock.now_ms()
+        events = page_status.ends(enumerate(users), kind, reason, request.template, request.accepted_at_ms, now_ms)
+        return page_status.records(self._topics.status, request.tenant, request.campaign_id, page, events)
+
+    async def _move_cursors(self, gone: Sequence[Gone], epoch: int) -> None:
         """Behind the last of these pages of each campaign."""
-        cursors: dict[str, CampaignCursor] = {}
+        moved: dict[str, CampaignCursor] = {}
         for campaign, request, page in gone:
-            before = cursors[campaign.key].released if campaign.key in cursors else campaign.released
-            cursors[campaign.key] = CampaignCursor(
-                request.tenant,
-                request.campaign_id,
-                epoch,
-                page.page.page + 1,
-                page.offset + 1,
-                before + len(page.page.recipients),
-                self._clock.now_ms(),
-            )
-        await self._publisher.publish([self._cursor_record(cursor) for cursor in cursors.values()])
+            moved[campaign.key] = cursors.moved(moved.get(campaign.key, campaign.cursor), request, page)
+        now_ms = self._clock.now_ms()
+        moved = {key: replace(cursor, epoch=epoch, at_ms=now_ms) for key, cursor in moved.items()}
+        await self._publisher.publish([self._cursor_record(cursor) for cursor in moved.values()])
         for campaign, _, _ in gone:
-            campaign.cursor = cursors[campaign.key]
+            campaign.cursor = moved[campaign.key]
 
     async def _tell(self, epoch: int, now_ms: int) -> None:
         """Publishes the state of campaigns that changed, and of each running one every second.
@@ -255,16 +279,25 @@ def _released(candidate: Candidate, page: PageAt, now_ms: int) -> ReleasedPage:
     )
 
 
-_ENDS = {
+_STOPPED: dict[CampaignStatus, End] = {
     CampaignStatus.CANCELLED: (EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED),
     CampaignStatus.EXPIRED: (EventKind.EXPIRED, Reason.EXPIRED),
 }
+_UNSENDABLE: dict[Reason, End] = {
+    Reason.UNKNOWN_TEMPLATE: (EventKind.FAILED, Reason.UNKNOWN_TEMPLATE),
+    Reason.NO_PROVIDER: (EventKind.SUPPRESSED, Reason.NO_PROVIDER),
+}
+_LOST: End = (EventKind.FAILED, Reason.AUDIENCE_LOST)
 
 
-def _ends(
-    page: PageAt, request: CampaignRequested, why: CampaignStatus, status_topic: str, now_ms: int
-) -> Iterable[Outgoing]:
-    kind, reason = _ENDS[why]
-    who = [(position, recipient.user_id) for position, recipient in enumerate(page.page.recipients)]
-    events = page_status.ends(who, kind, reason, request.template, request.accepted_at_ms, now_ms)
-    return page_status.records(status_topic, request.tenant, request.campaign_id, page.page.page, events)
+def _end_of(campaign: Campaign, request: CampaignRequested, found: Candidate | Reason, now_ms: int) -> End | None:
+    """What the recipients of pages not let go yet end as; None while these may still go out.
+
+    A template or a provider that is not there may come until the campaign's turn does.
+    """
+    stopped = life.stop_status(campaign, request, now_ms)
+    if stopped is not None:
+        return _STOPPED[stopped]
+    if isinstance(found, Candidate) or campaign.is_paused or now_ms < request.send_at_ms:
+        return None
+    return _UNSENDABLE[found]

@@ -6,7 +6,7 @@ campaign, a pause or a cancel is felt soon. Transactional campaigns get half of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from schemas.messages import CampaignRequested, Channel, Priority
@@ -15,6 +15,8 @@ from schemas.topics import Topics
 from streams.pace import Allowance
 
 TRANSACTIONAL_MOST_S = 1.0
+LARGEST_PIECE = 250
+"""Recipients of a full page: so much a lane may hold on top of the least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,12 @@ class Lane:
             self.backlog < self.least_s * self.rate_per_s or self.backlog + deliveries <= self.most_s * self.rate_per_s
         )
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether it holds more than those who fill it by `has_room` can have put there."""
+        least, most = self.least_s * self.rate_per_s, self.most_s * self.rate_per_s
+        return self.backlog > max(most, least + LARGEST_PIECE)
+
     def add(self, deliveries: float) -> None:
         self.backlog += deliveries
         if self.pace is not None:
@@ -83,24 +91,34 @@ def transactional_lane(
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The lanes of one campaign. lanes: name -> its channel; expected: name -> deliveries for each recipient, 0 for
-    fallback lanes beyond the first.
+    """The lanes of one campaign: name -> its channel, those with a provider only.
+
+    sent: every recipient gets a delivery into each; fallback: one lane after the other is tried, in this order.
     """
 
     priority: Priority
-    lanes: Mapping[str, Channel]
-    expected: Mapping[str, float]
+    sent: Mapping[str, Channel]
+    fallback: Mapping[str, Channel]
+
+    @property
+    def lanes(self) -> dict[str, Channel]:
+        return {**self.sent, **self.fallback}
+
+    def filled(self, rates: Mapping[Channel, float]) -> tuple[str, ...]:
+        """The lanes that a page of it fills now, by what each channel's usable providers allow.
+
+        All of `sent`, usable or not. Without any, the first fallback lane that is usable; nothing while none is.
+        """
+        if self.sent:
+            return tuple(self.sent)
+        return tuple([lane for lane, channel in self.fallback.items() if rates[channel] > 0][:1])
 
 
-def use(request: CampaignRequested, policy: TemplatePolicy, topics: Topics) -> Use:
-    """Every lane that this campaign may put something into."""
+def use(request: CampaignRequested, policy: TemplatePolicy, topics: Topics, served: Collection[Channel]) -> Use:
+    """Every lane that this campaign may put something into. served: the channels that have a provider."""
     priority = policy.priority(request.priority)
-    sent = request.channels or policy.channels or policy.fallback[:1]
-    rest = () if request.channels else policy.fallback
-    expected = dict.fromkeys(rest, 0.0) | dict.fromkeys(sent, 1.0)
-    names = {channel: topics.lane(channel, priority) for channel in expected}
-    return Use(
-        priority,
-        {name: channel for channel, name in names.items()},
-        {names[channel]: count for channel, count in expected.items()},
-    )
+
+    def named(channels: Collection[Channel]) -> dict[str, Channel]:
+        return {topics.lane(channel, priority): channel for channel in channels if channel in served}
+
+    return Use(priority, named(request.channels or policy.channels), {} if request.channels else named(policy.fallback))

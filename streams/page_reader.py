@@ -1,6 +1,7 @@
 """A campaign's own pages out of `campaign.audience`, in order, read a little ahead of their release.
 
-Pages of other uploads lie in between and are passed over; so is what cannot be read, into `internal.dlq`.
+Pages of other uploads lie in between and are passed over; so is what cannot be read, into `internal.dlq`, and what
+the log does not hold any more. `streams/cursors.py` says what becomes of the recipients of pages passed over.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from schemas import codec
 from schemas.errors import Poison
 from schemas.messages import AudiencePage, CampaignRequested
+from schemas.reasons import ParkReason
 from schemas.records import Headers, LogReader, Outgoing, Publisher, Record
 from schemas.topics import Topics
 from streams.campaigns import Campaign
@@ -50,7 +52,6 @@ class ReadAhead:
     def __init__(self, reader: PageReader) -> None:
         self._reader = reader
         self._ahead: dict[str, _Ahead] = {}
-        self._lost: set[str] = set()
 
     def start_over(self) -> None:
         """Forgets what was read: after a failure, or a change of leader, cursors are where to go on."""
@@ -61,10 +62,6 @@ class ReadAhead:
         for key in [key for key in self._ahead if key not in keys]:
             del self._ahead[key]
 
-    def is_lost(self, key: str) -> bool:
-        """Whether pages of this campaign are missing from the log."""
-        return key in self._lost
-
     def size(self, campaign: Campaign, request: CampaignRequested) -> int:
         """Recipients of the next page, or what pages have on average as long as it was not read."""
         ahead = self._ahead.get(campaign.key)
@@ -73,7 +70,7 @@ class ReadAhead:
         return max(1, -(-request.recipients // max(1, request.pages)))
 
     async def take(self, campaign: Campaign, request: CampaignRequested, sharing: int) -> PageAt | None:
-        """The next page; None when it is lost. sharing: campaigns that share the room for pages read ahead.
+        """The next page; None when the log holds no more. sharing: campaigns that share the room for pages read ahead.
 
         Raises Transient on a broker failure.
         """
@@ -81,27 +78,19 @@ class ReadAhead:
         if ahead is None:
             start = campaign.cursor.next_offset if campaign.cursor is not None else request.first_offset
             ahead = self._ahead[campaign.key] = _Ahead(deque(), campaign.next_page, start)
-        try:
-            await self._read_on(ahead, request, AHEAD_BYTES // sharing)
-        except Poison as error:
-            self._lose(campaign, error.text)
-            return None
-        if not ahead.pages:
-            self._lose(campaign, f"only {ahead.next_page} of {request.pages} pages are in the log")
-            return None
-        page = ahead.pages.popleft()
-        ahead.next_page = page.page.page + 1
+        await self._read_on(ahead, request, AHEAD_BYTES // sharing)
+        page = ahead.pages.popleft() if ahead.pages else None
+        number = page.page.page if page is not None else request.pages
+        if number > ahead.next_page:
+            gap = {"first_page": ahead.next_page, "pages": number - ahead.next_page}
+            log.error("campaign.audience_lost", extra={"campaign": campaign.key, **gap})
+        ahead.next_page = number + 1
         return page
 
     async def _read_on(self, ahead: _Ahead, request: CampaignRequested, most_bytes: int) -> None:
         while not ahead.pages and ahead.next_offset <= request.last_offset:
             pages, ahead.next_offset = await self._reader.read(request, ahead.next_page, ahead.next_offset, most_bytes)
             ahead.pages.extend(pages)
-
-    def _lose(self, campaign: Campaign, text: str) -> None:
-        """A gap in the audience is an error, never a jump: a person must look."""
-        self._lost.add(campaign.key)
-        log.error("campaign.audience_lost", extra={"campaign": campaign.key, "error": text})
 
 
 class PageReader:
@@ -118,18 +107,24 @@ class PageReader:
     ) -> tuple[list[PageAt], int]:
         """Some of the campaign's pages from `next_page` on, and the offset after what was read.
 
-        No pages and an offset behind the request's last: there are no more. Raises Transient on a broker
-        failure, Poison("expired_log") when the offset lies below the log's start.
+        No pages and an offset behind the request's last: there are no more. Raises Transient on a broker failure.
         """
         pages: list[PageAt] = []
         size, last = 0, min(request.last_offset, next_offset + OFFSETS_A_TURN - 1)
-        async for record in self._reader.read_range(self._topic, request.partition, next_offset, last):
-            page = await self._page(record)
-            if page is not None and page.upload_id == request.upload_id and page.page >= next_page + len(pages):
-                pages.append(PageAt(record.offset, page, record.headers))
-                size += len(record.value or b"")
-            if size >= most_bytes:
-                return pages, record.offset + 1
+        try:
+            async for record in self._reader.read_range(self._topic, request.partition, next_offset, last):
+                page = await self._page(record)
+                if page is not None and page.upload_id == request.upload_id and page.page >= next_page:
+                    pages.append(PageAt(record.offset, page, record.headers))
+                    next_page = page.page + 1
+                    size += len(record.value or b"")
+                if size >= most_bytes:
+                    return pages, record.offset + 1
+        except Poison as error:
+            if error.reason != ParkReason.EXPIRED_LOG:
+                raise
+            start, _ = await self._reader.offsets(self._topic, request.partition)
+            return pages, max(start, next_offset + 1)
         return pages, last + 1
 
     async def _page(self, record: Record) -> AudiencePage | None:

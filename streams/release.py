@@ -1,18 +1,20 @@
 """Which pages go out now, and how many bulk singles: one look at the lanes, then turn by turn until they are full.
 
-Every flow (a campaign, or the bulk singles of a tenant) takes its turns in its slowest lane, and goes only when all
-its lanes have room. Writes nothing: `streams/dispatch.py` does, and moves the cursors.
+Every flow (a campaign, or the bulk singles of a tenant) takes its turns in the slowest of the lanes it fills, and
+goes only when all of these have room. Fallback lanes further down only must not be overfull; one whose provider is
+down holds up nobody who has another. Writes nothing: `streams/dispatch.py` does, and moves the cursors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import CampaignRequested, Channel, Priority
 from schemas.policies import Policies
+from schemas.reasons import Reason
 from schemas.topics import Topics
 from streams import fairness, lanes
 from streams.backlog import Backlog, OnTheirWay
@@ -43,11 +45,29 @@ class Candidate:
     use: lanes.Use
 
 
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A campaign at one look. fills: lanes that its pages fill; beside: fallback lanes that they may spill into."""
+
+    candidate: Candidate
+    fills: tuple[lanes.Lane, ...]
+    beside: tuple[lanes.Lane, ...]
+
+    @property
+    def turns_in(self) -> str:
+        return min(self.fills, key=lambda lane: (lane.rate_per_s, lane.name)).name
+
+    def fits(self, recipients: int, now_s: float) -> bool:
+        has_room = all(lane.has_room(recipients, now_s) for lane in self.fills)
+        return has_room and not any(lane.is_overfull for lane in self.beside)
+
+
 @dataclass(slots=True)
 class Released:
-    """What one look let go: pages in order, and tokens per (tenant, lane)."""
+    """What one look let go: pages in order, and tokens per (tenant, lane). at_end: the log holds no more of them."""
 
     pages: list[tuple[Candidate, PageAt]] = field(default_factory=list)
+    at_end: list[Candidate] = field(default_factory=list)
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)
     size: int = 0
 
@@ -57,7 +77,10 @@ class Released:
 
 
 class Releases:
-    """Decides what goes next. tenant_weights: 1 for a tenant not named. window: how full bulk lanes are kept."""
+    """Decides what goes next. tenant_weights: 1 for a tenant not named. window: how full bulk lanes are kept.
+
+    served: the channels that have a provider.
+    """
 
     def __init__(
         self,
@@ -70,6 +93,7 @@ class Releases:
         tenant_weights: Mapping[str, float],
         clock: Clock,
         window: lanes.Window = lanes.DEFAULT,
+        served: Collection[Channel] = frozenset(Channel),
     ) -> None:
         self._policies = policies
         self._window = window
@@ -80,15 +104,19 @@ class Releases:
         self._topics = topics
         self._weights = tenant_weights
         self._clock = clock
+        self._served = served
         self._on_their_way = OnTheirWay()
         self._robins: dict[str, RoundRobin] = {}
         self._paces: dict[str, Allowance] = {}
         self._bulk_lanes = {topics.lane(channel, Priority.BULK): channel for channel in Channel}
 
-    def candidate(self, campaign: Campaign, request: CampaignRequested) -> Candidate | None:
-        """The campaign with its lanes; None while its template is not known here."""
+    def candidate(self, campaign: Campaign, request: CampaignRequested) -> Candidate | Reason:
+        """The campaign with its lanes, or why none of it can be sent: UNKNOWN_TEMPLATE, NO_PROVIDER."""
         policy = self._policies.get(request.template)
-        return None if policy is None else Candidate(campaign, request, lanes.use(request, policy, self._topics))
+        if policy is None:
+            return Reason.UNKNOWN_TEMPLATE
+        use = lanes.use(request, policy, self._topics, self._served)
+        return Candidate(campaign, request, use) if use.lanes else Reason.NO_PROVIDER
 
     async def next(self, running: Sequence[Candidate]) -> Released:
         """What goes now. running: every campaign whose pages may go out or be on their way.
@@ -100,29 +128,37 @@ class Releases:
         self._ahead.keep_only({candidate.campaign.key for candidate in waiting})
         flows = [(tenant, lane) for tenant in self._topics.tenants for lane in self._bulk_lanes]
         wishes = {flow: wish for flow, wish in (await self._grants.wishes(flows)).items() if wish.wanted}
-        found = await self._look(waiting, running, wishes)
+        channels = {lane: channel for candidate in waiting for lane, channel in candidate.use.lanes.items()}
+        channels |= {lane: self._bulk_lanes[lane] for _, lane in wishes}
         released = Released()
-        for lane in found:
-            await self._fill(lane, found, waiting, wishes, released)
+        if channels:
+            rates = await self._rates(running, channels)
+            found = await self._look(channels, rates, running, wishes)
+            going = [one for candidate in waiting if (one := _going(candidate, found, rates)).fills]
+            for lane in found.values():
+                await self._fill(lane, [one for one in going if one.turns_in == lane.name], wishes, released)
         return released
 
     def _may_go(self, candidate: Candidate, now_ms: int) -> bool:
         campaign, request = candidate.campaign, candidate.request
-        if campaign.is_paused or self._ahead.is_lost(campaign.key):
-            return False
-        return campaign.next_page < request.pages and now_ms >= request.send_at_ms
+        is_due = campaign.next_page < request.pages and now_ms >= request.send_at_ms
+        return is_due and not campaign.is_paused
+
+    async def _rates(self, running: Sequence[Candidate], named: Mapping[str, Channel]) -> dict[Channel, float]:
+        """What usable providers allow, for each channel of these lanes and campaigns."""
+        channels = {*named.values(), *(c for candidate in running for c in candidate.use.lanes.values())}
+        return {channel: await self._provider_rate(channel) for channel in sorted(channels)}
 
     async def _look(
-        self, waiting: Sequence[Candidate], running: Sequence[Candidate], wishes: Flows
+        self,
+        channels: Mapping[str, Channel],
+        rates: Mapping[Channel, float],
+        running: Sequence[Candidate],
+        wishes: Flows,
     ) -> dict[str, lanes.Lane]:
-        """The lanes in question as they are now."""
-        channels = {lane: channel for candidate in waiting for lane, channel in candidate.use.lanes.items()}
-        channels |= {lane: self._bulk_lanes[lane] for _, lane in wishes}
-        rates = {channel: await self._provider_rate(channel) for channel in set(channels.values())}
-        if not channels:
-            return {}
+        """These lanes (name -> its channel) as they are now."""
         lying = await self._backlog.lying({lane: rates[channel] for lane, channel in channels.items()})
-        coming = await self._coming(running)
+        coming = await self._coming(running, rates)
         for (_, lane), wish in wishes.items():
             coming[lane] = coming.get(lane, 0.0) + wish.tokens
         return {
@@ -140,47 +176,39 @@ class Releases:
         metrics.LANE_RATE.labels(name).set(lane.rate_per_s)
         return lane
 
-    async def _coming(self, running: Sequence[Candidate]) -> dict[str, float]:
+    async def _coming(self, running: Sequence[Candidate], rates: Mapping[Channel, float]) -> dict[str, float]:
         """Deliveries expected of pages that fan-out has not brought to the lanes yet."""
         started = [candidate for candidate in running if candidate.campaign.next_page]
         fanned = await self._backlog.fanned_pages([(c.request.tenant, c.request.campaign_id) for c in started])
         coming: dict[str, float] = {}
         for candidate, pages in zip(started, fanned, strict=True):
             recipients = self._on_their_way.recipients(candidate.campaign, pages, self._clock.steady_s())
-            for lane, expected in candidate.use.expected.items():
-                coming[lane] = coming.get(lane, 0.0) + expected * recipients
+            for lane in candidate.use.filled(rates):
+                coming[lane] = coming.get(lane, 0.0) + recipients
         return coming
 
-    async def _fill(
-        self,
-        lane: str,
-        found: Mapping[str, lanes.Lane],
-        waiting: Sequence[Candidate],
-        wishes: Flows,
-        released: Released,
-    ) -> None:
-        """Turn by turn among those for whom this is the slowest lane, until nothing of theirs fits."""
-        robin = self._robins.setdefault(lane, RoundRobin())
-        campaigns = {c.campaign.key: c for c in waiting if _slowest(c, found) == lane}
-        wanted = {tenant: wish.missing for (tenant, wished), wish in wishes.items() if wished == lane}
+    async def _fill(self, lane: lanes.Lane, going: Sequence[_Going], wishes: Flows, released: Released) -> None:
+        """Turn by turn among those who take their turns in this lane, until nothing of theirs fits."""
+        robin = self._robins.setdefault(lane.name, RoundRobin())
+        campaigns = {one.candidate.campaign.key: one for one in going}
+        wanted = {tenant: wish.missing for (tenant, wished), wish in wishes.items() if wished == lane.name}
         robin.keep_only({*campaigns, *(GRANTS + tenant for tenant in wanted)})
         while not released.is_full:
-            claimants = [*self._claimants(campaigns, found), *self._grant_claimants(wanted, found[lane])]
+            claimants = [*self._claimants(campaigns), *self._grant_claimants(wanted, lane)]
             name = robin.take(fairness.spread(claimants, self._weights))
             if name is None:
                 return
             if name.startswith(GRANTS):
-                _take_tokens(name.removeprefix(GRANTS), wanted, found[lane], released)
+                _take_tokens(name.removeprefix(GRANTS), wanted, lane, released)
             else:
-                await self._take_page(campaigns, name, found, released)
+                await self._take_page(campaigns, name, released)
 
-    def _claimants(self, campaigns: Mapping[str, Candidate], found: Mapping[str, lanes.Lane]) -> Iterator[Claimant]:
+    def _claimants(self, campaigns: Mapping[str, _Going]) -> Iterator[Claimant]:
         now_s = self._clock.steady_s()
-        for key, candidate in campaigns.items():
+        for key, going in campaigns.items():
+            candidate = going.candidate
             size = self._ahead.size(candidate.campaign, candidate.request)
-            expected = candidate.use.expected.items()
-            fits = all(found[lane].has_room(count * size, now_s) for lane, count in expected)
-            if fits and self._within_pace(candidate.campaign, now_s):
+            if going.fits(size, now_s) and self._within_pace(candidate.campaign, now_s):
                 yield Claimant(key, candidate.request.tenant, max(1, candidate.request.weight), size)
 
     def _grant_claimants(self, wanted: Mapping[str, int], lane: lanes.Lane) -> Iterator[Claimant]:
@@ -195,27 +223,30 @@ class Releases:
             return True
         return self._paces.setdefault(campaign.key, Allowance(now_s)).left(campaign.pace_per_s, now_s) > 0
 
-    async def _take_page(
-        self, campaigns: dict[str, Candidate], key: str, found: Mapping[str, lanes.Lane], released: Released
-    ) -> None:
-        candidate = campaigns[key]
+    async def _take_page(self, campaigns: dict[str, _Going], key: str, released: Released) -> None:
+        going = campaigns[key]
+        candidate = going.candidate
         page = await self._ahead.take(candidate.campaign, candidate.request, len(campaigns))
         if page is None or page.page.page + 1 >= candidate.request.pages:
             del campaigns[key]
         if page is None:
+            released.at_end.append(candidate)
             return
         released.pages.append((candidate, page))
         released.size += sum([len(r.params) + len(r.user_id) for r in page.page.recipients])
         recipients = len(page.page.recipients)
-        for lane, expected in candidate.use.expected.items():
-            found[lane].add(expected * recipients)
+        for lane in going.fills:
+            lane.add(recipients)
         if candidate.campaign.pace_per_s:
             self._paces[key].spend(recipients)
 
 
-def _slowest(candidate: Candidate, found: Mapping[str, lanes.Lane]) -> str:
-    """The lane in which the campaign takes its turns."""
-    return min(candidate.use.lanes, key=lambda lane: (found[lane].rate_per_s, lane))
+def _going(candidate: Candidate, found: Mapping[str, lanes.Lane], rates: Mapping[Channel, float]) -> _Going:
+    """Without any lane to fill it has to wait."""
+    use = candidate.use
+    fills = use.filled(rates)
+    beside = [lane for lane, channel in use.fallback.items() if lane not in fills and rates[channel] > 0]
+    return _Going(candidate, tuple([found[lane] for lane in fills]), tuple([found[lane] for lane in beside]))
 
 
 def _take_tokens(tenant: str, wanted: dict[str, int], lane: lanes.Lane, released: Released) -> None:

@@ -28,6 +28,7 @@ from streams.recipients_apply import Applier
 from streams.recipients_route import RouteRecipients
 from streams.release import Releases
 from streams.route import Doors, Entry, Route
+from streams.ticks import Ticks
 
 
 async def route_requests(settings: Settings) -> None:
@@ -105,6 +106,7 @@ async def dispatch(settings: Settings) -> None:
             {name: tenant.weight for name, tenant in settings.tenants.items()},
             ground.clock,
             window=_window(settings),
+            served=shared.served(settings),
         )
         leadership = KafkaLeadership(
             ground.kafka,
@@ -118,8 +120,18 @@ async def dispatch(settings: Settings) -> None:
         await leadership.start()
         ground.stack.push_async_callback(leadership.close)
         campaigns = Campaigns(ground.topics, ground.policies)
+        ticks = Ticks(publisher, ground.topics, ground.broker.partitions[ground.topics.status], ground.clock)
         work = Dispatch(
-            campaigns, releases, ahead, grants, leadership, ground.tails(), publisher, ground.topics, ground.clock
+            campaigns,
+            releases,
+            ahead,
+            grants,
+            leadership,
+            ground.tails(),
+            publisher,
+            ground.topics,
+            ground.clock,
+            ticks,
         )
         await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])
 
@@ -138,7 +150,8 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         return requests.check_event(event, ground.policies, now_ms, limits)
 
     letters = DeadLetters(ground.topics, ground.clock)
-    doors = Doors(check_event, letters.parked, RedisProfiles(ground.trips("profiles"), ground.epoch))
+    profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
+    doors = Doors(check_event, letters.parked, profiles, shared.served(settings))
     handler = Route(
         entries,
         ground.policies,

@@ -32,6 +32,7 @@ async def fan_out(settings: Settings) -> None:
             ground.topics,
             ground.clock,
             await shared.reads(ground),
+            shared.served(settings),
         )
         letters = DeadLetters(ground.topics, ground.clock)
         process = agents.fanning_out(

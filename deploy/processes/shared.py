@@ -5,7 +5,9 @@ from __future__ import annotations
 import aiohttp
 
 from deploy.ground import Ground
+from deploy.settings import Settings
 from schemas import facets
+from schemas.messages import Channel
 from streams.status_reads import OwnerReads
 
 
@@ -14,6 +16,11 @@ async def reads(ground: Ground) -> OwnerReads:
     http = await ground.stack.enter_async_context(aiohttp.ClientSession())
     group, count = ground.topics.group("status"), ground.broker.partitions[ground.topics.status]
     return OwnerReads(http, ground.trips("status owner"), group, count)
+
+
+def served(settings: Settings) -> frozenset[Channel]:
+    """The channels that have a provider, the inbox among them."""
+    return frozenset(Channel(channel) for channel, _ in settings.lanes())
 
 
 def facet_topic(ground: Ground) -> facets.FacetTopic:

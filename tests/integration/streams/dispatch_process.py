@@ -23,6 +23,7 @@ from streams.log_reader import KafkaLogReader
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.tails import KafkaTails
+from streams.ticks import Ticks
 
 RATE_PER_S = 400.0
 POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
@@ -43,7 +44,8 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> No
     releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock)
     await leadership.start()
     tails = KafkaTails(kafka)
-    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock).run()
+    ticks = Ticks(publisher, topics, 1, clock)
+    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks).run()
 
 
 if __name__ == "__main__":

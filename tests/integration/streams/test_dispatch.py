@@ -33,6 +33,7 @@ from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
+from streams.ticks import Ticks
 from tests.doubles import campaigns as accepted
 from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.memory_log import MemoryLog
@@ -72,7 +73,8 @@ class World:
         grants = Grants(self.trips)
         releases = Releases(POLICIES, ahead, backlog, grants, self.rate, TOPICS, {}, self.clock)
         await self.log.follow(campaigns.topics, campaigns.on_record)
-        return Dispatch(campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock)
+        ticks = Ticks(self.log, TOPICS, 2, self.clock)
+        return Dispatch(campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock, ticks)
 
     async def rate(self, channel: Channel) -> float:
         return self.rates[channel]
@@ -396,5 +398,5 @@ def ended(world: World, kind: EventKind) -> set[int]:
         for record in world.log.records(TOPICS.status)
         for batch in [codec.decode(record.value, StatusBatch)]
         for event in batch.events
-        if event.kind is kind
+        if event.kind is kind and keys.is_campaign_row(batch.row)
     }

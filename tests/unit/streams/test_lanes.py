@@ -42,24 +42,43 @@ def test_without_a_provider_there_is_no_room_at_all() -> None:
     assert not lanes.bulk_lane("push.bulk", 0, lying=0, coming=0).has_room(0, 0.0)
 
 
+RATES = dict.fromkeys(Channel, 100.0)
+ALL = frozenset(Channel)
+
+
+def test_a_lane_with_a_page_more_than_it_should_hold_is_not_overfull_yet() -> None:
+    assert not lanes.bulk_lane("sms.bulk", 10, lying=264, coming=0).is_overfull
+    assert lanes.bulk_lane("sms.bulk", 10, lying=265, coming=0).is_overfull
+    assert not lanes.bulk_lane("push.bulk", 1_000, lying=3_500, coming=0).is_overfull
+    assert lanes.bulk_lane("push.bulk", 1_000, lying=3_501, coming=0).is_overfull
+
+
 def test_a_campaign_uses_every_channel_it_sends_on_and_those_it_may_fall_back_to() -> None:
     policy = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PUSH,), (Channel.SMS,))
-    use = lanes.use(campaigns.request(), policy, TOPICS)
-    assert use.expected == {"push.bulk": 1.0, "sms.bulk": 0.0}
+    use = lanes.use(campaigns.request(), policy, TOPICS, ALL)
+    assert set(use.lanes) == {"push.bulk", "sms.bulk"}
+    assert use.filled(RATES) == ("push.bulk",)
     assert use.priority is Priority.BULK
 
 
-def test_of_a_fallback_list_the_first_channel_is_what_is_expected() -> None:
+def test_of_a_fallback_list_the_first_channel_with_a_usable_provider_is_filled() -> None:
     policy = TemplatePolicy("code", MessageClass.TRANSACTIONAL, (), (Channel.PUSH, Channel.SMS))
-    assert lanes.use(campaigns.request(), policy, TOPICS).expected == {
-        "push.transactional": 1.0,
-        "sms.transactional": 0.0,
-    }
+    use = lanes.use(campaigns.request(), policy, TOPICS, ALL)
+    assert use.filled(RATES) == ("push.transactional",)
+    assert use.filled(RATES | {Channel.PUSH: 0.0}) == ("sms.transactional",)
+    assert use.filled(dict.fromkeys(Channel, 0.0)) == ()
 
 
 def test_channels_of_the_request_are_all_that_is_used() -> None:
     policy = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PUSH, Channel.EMAIL), (Channel.SMS,))
-    assert lanes.use(campaigns.request(channels=(Channel.EMAIL,)), policy, TOPICS).expected == {"email.bulk": 1.0}
+    use = lanes.use(campaigns.request(channels=(Channel.EMAIL,)), policy, TOPICS, ALL)
+    assert set(use.lanes) == {"email.bulk"}
+
+
+def test_a_channel_without_any_provider_is_not_used() -> None:
+    policy = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PUSH, Channel.EMAIL), (Channel.SMS,))
+    use = lanes.use(campaigns.request(), policy, TOPICS, {Channel.EMAIL})
+    assert use.lanes == {"email.bulk": Channel.EMAIL}
 
 
 @settings(deadline=None)

@@ -1,0 +1,119 @@
+"""Campaigns from their acceptance to their end: a leader and the status road over one log, without Redis.
+
+Nobody fans out or sends unless the test does; what is let go counts as fanned out at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas import codec, keys
+from schemas.messages import CampaignState, Channel, ReleasedPage, StatusBatch, StatusEvent
+from schemas.policies import Policies
+from schemas.records import Outgoing
+from schemas.trips import Script, Trip
+from streams.backlog import Backlog
+from streams.campaigns import Campaigns
+from streams.dispatch import Dispatch
+from streams.grants import Grants
+from streams.page_reader import PageReader, ReadAhead
+from streams.release import Releases
+from streams.ticks import Ticks
+from tests.doubles.status_road import TOPICS, StatusRoad, park
+
+RATE = 1_000.0
+"""Of every provider; bulk may have 700 of it, so a lane takes 14 pages of 250."""
+ALL = frozenset(Channel)
+
+
+class CampaignRoad(StatusRoad):
+    """rates: what the usable providers of each channel let through, 0 while there is none."""
+
+    def __init__(self, folder: Path, policies: Policies, served: Collection[Channel] = ALL) -> None:
+        super().__init__(folder, partition_count=2)
+        self.rates = dict.fromkeys(Channel, RATE)
+        self.policies = policies
+        self.served = served
+
+    async def leader(self, epoch: int = 1) -> Dispatch:
+        """A new one, which knows what is in the log."""
+        campaigns = Campaigns(TOPICS, self.policies)
+        ahead = ReadAhead(PageReader(self.log, self.log, park, TOPICS))
+        trips = QuietTrips()
+        backlog = Backlog(self.log, trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
+        grants = Grants(trips)
+        releases = Releases(
+            self.policies, ahead, backlog, grants, self._rate, TOPICS, {}, self.clock, served=self.served
+        )
+        ticks = Ticks(self.log, TOPICS, self.log.partition_count, self.clock)
+        await self.log.follow(campaigns.topics, campaigns.on_record)
+        leads = Leads(epoch)
+        return Dispatch(campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks)
+
+    async def settle(self, leader: Dispatch, epoch: int = 1) -> None:
+        """Looks several times, with everything counted in between."""
+        for _ in range(3):
+            await leader.look(epoch)
+            await self.read()
+            await self.flow.publish_progress()
+        await leader.look(epoch)
+
+    async def fill(self, lane: str, deliveries: int) -> None:
+        """So many lie in the lane, unfinished."""
+        await self.log.publish([Outgoing(lane, None, b"", partition=0)] * deliveries)
+
+    async def _rate(self, channel: Channel) -> float:
+        return self.rates[channel]
+
+    def pages(self) -> list[ReleasedPage]:
+        return [codec.decode(record.value, ReleasedPage) for record in self.log.records(TOPICS.pages)]
+
+    def campaign(self, campaign_id: str) -> CampaignState:
+        """What the public is told of it last."""
+        states = [codec.decode(record.value, CampaignState) for record in self.log.records(TOPICS.campaign_state)]
+        mine = [state for state in states if state.campaign_id == campaign_id]
+        return max(mine, key=lambda state: (state.epoch, state.version))
+
+    def ends(self) -> dict[int, list[StatusEvent]]:
+        """Page -> what its recipients are told."""
+        found: dict[int, list[StatusEvent]] = {}
+        for record in self.log.records(TOPICS.status):
+            told = codec.decode(record.value, StatusBatch)
+            if keys.is_campaign_row(told.row):
+                found.setdefault(keys.campaign_of_row(told.row)[1], []).extend(told.events)
+        return found
+
+
+class Leads:
+    """Leadership that never ends."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch: int | None = epoch
+
+    async def acquired(self) -> int:
+        assert self.epoch is not None
+        return self.epoch
+
+
+class QuietTrips:
+    """Redis where nobody wishes or tells anything."""
+
+    def begin(self) -> Trip:
+        return _QuietTrip()
+
+
+class _QuietTrip:
+    def __init__(self) -> None:
+        self._replies: list[Any] = []
+
+    def execute_command(self, *args: Any) -> None:
+        quiet: dict[str, Any] = {"TIME": (b"1796000000", b"0"), "HGETALL": {}, "BITCOUNT": 1_000_000_000}
+        self._replies.append(quiet[args[0]])
+
+    def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:
+        raise NotImplementedError("dispatch runs no script")
+
+    async def execute(self) -> list[Any]:
+        return self._replies

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import redis_client
+from deploy import redis_client, settings
+from deploy.processes import shared
 from deploy.redis_trips import RedisTrips
 from producers import requests
 from retry_topics.dead_letters import DeadLetters
@@ -41,7 +42,15 @@ from tests.doubles.campaign_road import CampaignRoad
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.status_road import IDS, TOPICS, batch
 
-SERVED = frozenset({Channel.PUSH, Channel.INAPP})
+PUSH_ONLY = """
+[channels.push]
+providers = ["gateway"]
+[providers.gateway]
+kind = "http"
+url = "http://127.0.0.1:9000/send"
+rate_per_s = 1000
+burst = 100
+"""
 POLICIES = {
     "offer": TemplatePolicy("offer", MessageClass.MARKETING, (), (Channel.EMAIL, Channel.PUSH, Channel.SMS)),
     "code": TemplatePolicy("code", MessageClass.TRANSACTIONAL, (Channel.PUSH, Channel.EMAIL)),
@@ -61,12 +70,15 @@ class NoRows:
 
 class World(CampaignRoad):
     def __init__(self, folder: Path, trips: RedisTrips, epoch: Epoch) -> None:
-        super().__init__(folder, POLICIES, SERVED)
-        self.rates = {channel: 1_000.0 if channel in SERVED else 0.0 for channel in Channel}
+        file = folder / "tidings.toml"
+        file.write_text(PUSH_ONLY)
+        served = shared.served(settings.load(file, {}))
+        super().__init__(folder, POLICIES, served)
+        self.rates = {channel: 1_000.0 if channel in served else 0.0 for channel in Channel}
         profiles = RedisProfiles(trips, epoch)
-        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), SERVED)
+        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), served)
         entries = {TOPICS.requests("default"): Entry("default", "0a1b2c3d", Priority.TRANSACTIONAL)}
-        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, SERVED)
+        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, served)
         self.route = Route(entries, POLICIES, doors, trips, epoch, TOPICS, IDS, self.clock)
 
     def deliveries(self) -> list[Delivery]:

@@ -52,7 +52,7 @@ async def test_with_push_alone_configured_templates_that_also_name_email_go_out(
 
 @pytest.mark.parametrize("template", ["either", "rescued"])
 async def test_a_dead_mail_provider_does_not_stop_push_that_only_falls_back_to_mail(let: Let, template: str) -> None:
-    assert await let(template, down=(EMAIL,)) == FULL
+    assert await let(template, down=(EMAIL,), lying=((MAIL_LANE, 1_000),)) == FULL
 
 
 async def test_while_push_is_down_a_campaign_with_mail_to_fall_back_to_goes_at_the_pace_of_mail(let: Let) -> None:

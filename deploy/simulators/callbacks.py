@@ -75,11 +75,14 @@ class Callbacks:
         """Posts until cancelled."""
         timeout = aiohttp.ClientTimeout(total=POST_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as posts:
+            was_full = False
             while True:
                 await self._await_due()
-                if len(self._pending) < BATCH:
+                if not was_full:
                     await asyncio.sleep(GATHER_S)
-                for service, bodies in self._take_due().items():
+                due = self._take_due()
+                was_full = sum(map(len, due.values())) == BATCH
+                for service, bodies in due.items():
                     await self._free.acquire()
                     posts.create_task(self._post(session, service, bodies))
 

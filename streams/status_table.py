@@ -30,6 +30,7 @@ Park = Callable[[Record, str, str], Outgoing]
 TICK_ROW = "tick"
 """Row of a tick record: its one event's at_ms is the time by which old rows of the partition are to be deleted."""
 POSITION_BITS = 8
+PLANNED_ONLY = "accepted"
 KNOWN_ROWS = 500
 """Rows whose notification ids are kept, about 12 MB when all are full pages."""
 
@@ -132,7 +133,11 @@ class StatusTable:
             if not told:
                 continue
             notification = self._notification_id(work, index)
+            # A recipient is public once something happened to it: `campaign.state` tells how many wait.
+            is_only_planned = touched.before.plan is None and is_campaign(work.key)
             for name, shown in told:
+                if is_only_planned and name and shown.state == PLANNED_ONLY:
+                    continue
                 states[shown.state] += 1
                 message = _delivery_state(work, touched, notification, name, shown)
                 yield Outgoing(self._topics.state, message.delivery_id.encode(), codec.encode(message))

@@ -143,3 +143,9 @@ async def test_a_campaign_named_with_separators_is_counted_under_its_own_name(ro
     await road.read()
     (counts,) = (await road.counts()).values()
     assert (counts.tenant, counts.campaign_id) == ("default", "sp/ri:ng.1")
+
+
+async def test_a_recipient_becomes_public_once_something_happened_to_it_and_a_single_at_once(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")), batch(planned("email", slot=3), row=SINGLE))
+    await road.read()
+    assert [(state.state, state.campaign_id) for state in road.public()] == [("accepted", None)]

@@ -130,7 +130,8 @@ class TestShared:
         asks = [asyncio.create_task(shared.go(lambda trip: trip.execute_command("GET", key))) for _ in range(3)]
         await asyncio.sleep(0)
         asks[1].cancel()
-        found = await asyncio.gather(*asks, return_exceptions=True)
+        async with asyncio.timeout(5):
+            found = await asyncio.gather(*asks, return_exceptions=True)
         assert (found[0], found[2]) == ((None, True), (None, True))
         assert isinstance(found[1], asyncio.CancelledError)
 
@@ -215,8 +216,15 @@ class TestServerOfItsOwn:
         children.stop(server.child)
         shutil.rmtree(tmp_path, ignore_errors=True)
 
-    async def test_a_server_that_is_killed_in_the_middle_counts_as_down(self, server: local_redis.Server) -> None:
+    @pytest.fixture
+    async def client(self, server: local_redis.Server) -> AsyncIterator[Redis]:
         client = redis_client.connect(server.url, Epoch())
+        yield client
+        await client.aclose()
+
+    async def test_a_server_that_is_killed_in_the_middle_counts_as_down(
+        self, server: local_redis.Server, client: Redis
+    ) -> None:
         trips = RedisTrips(client, "test")
         assert await one(trips, ECHO, "k", "well") == b"well"
         asking = asyncio.create_task(one(trips, Script("while true do end"), "k"))
@@ -224,10 +232,8 @@ class TestServerOfItsOwn:
         server.child.kill()
         with pytest.raises(StoreDown):
             await asking
-        await client.aclose()
 
-    async def test_a_server_that_is_full_counts_as_down_but_can_be_read(self, server: local_redis.Server) -> None:
-        client = redis_client.connect(server.url, Epoch())
+    async def test_a_server_that_is_full_counts_as_down_but_can_be_read(self, client: Redis) -> None:
         trips = RedisTrips(client, "test")
         await client.config_set("maxmemory", 1)
 
@@ -240,4 +246,3 @@ class TestServerOfItsOwn:
             with pytest.raises(StoreDown, match="OOM"):
                 await trip.execute()
         assert await replies(trips, ("GET", "k")) == [None]
-        await client.aclose()

@@ -32,6 +32,8 @@ from schemas.records import Publisher
 from schemas.trips import Trips
 from streams.recipients import RedisProfiles, RedisSuppressions
 
+SETTLE_FAST_S, SETTLE_BULK_S = 0.003, 0.025
+"""How long a settled call waits for others to share its round trip: for latency, for throughput."""
 INAPP = "inapp"
 INAPP_RATE = Rate(5_000.0, 1_000)
 """The inbox is our own: its pace only keeps one campaign from taking all of Redis."""
@@ -49,7 +51,8 @@ async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
         worker,
         publisher,
         gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S,
-        handout=HandoutOptions(batch=sending.batch, in_flight=2 * sending.in_flight),
+        handout=HandoutOptions(batch=sending.batch, in_flight=3 * sending.in_flight),
+        park=DeadLetters(ground.topics, ground.clock).parked_delivery,
     )
     try:
         await run(ground, loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())
@@ -87,7 +90,7 @@ async def _worker(ground: Ground, channel: Channel, priority: Priority, publishe
         letters,
         ground.clock,
         _options(settings, channel),
-        SettleOptions(),
+        SettleOptions(every_s=SETTLE_BULK_S if priority is Priority.BULK else SETTLE_FAST_S),
     )
 
 

@@ -63,5 +63,17 @@ async def until_told(main: Main, stop_within_s: float) -> None:
 
 
 def _give_up(after_s: float) -> None:
-    log.error("process.stop_took_too_long", extra={"after_s": after_s})
+    """Says where each task still waits: whoever reads it must find what kept the process."""
+    waiting = [_where(task) for task in asyncio.all_tasks()]
+    log.error("process.stop_took_too_long", extra={"after_s": after_s, "waiting": waiting})
     os._exit(1)
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """The functions in which a task waits, outermost first."""
+    names: list[str] = []
+    inner: Any = task.get_coro()
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        names.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        inner = inner.cr_await
+    return " > ".join(names)

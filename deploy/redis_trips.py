@@ -123,7 +123,10 @@ async def _talk(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[An
     reader = hiredis.Reader(notEnoughData=_NOT_YET)
     expected = len(commands)
     try:
-        await connection.send_packed_command(b"".join(map(hiredis.pack_command, commands)))
+        # Not by the connection's own send: it goes through asyncio.wait_for, which on Python 3.11 swallows a cancel
+        # that comes at the moment of the result, and a task that was told to end goes on.
+        connection._writer.write(b"".join(map(hiredis.pack_command, commands)))
+        await connection._writer.drain()
         while len(replies) < expected:
             received = await connection._reader.read(READ_BYTES)
             if not received:

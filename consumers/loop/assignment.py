@@ -6,8 +6,9 @@ Runs in the Kafka thread, inside the rebalance callback; calls to the broker are
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaException, TopicPartition
 
@@ -18,6 +19,9 @@ from schemas.errors import Misconfigured, Transient
 log = logging.getLogger(__name__)
 
 BROKER_S = 10.0
+ASKED_MOST = 10
+AGAIN_AFTER_S = 0.5
+T = TypeVar("T")
 
 
 def begin(consumer: Any, asking: Any, partitions: Sequence[Any], strict_offsets: bool) -> list[Tracker]:
@@ -26,11 +30,9 @@ def begin(consumer: Any, asking: Any, partitions: Sequence[Any], strict_offsets:
     asking: a client that reads nothing, for questions that must not wait behind a fetch. Raises Misconfigured when
     strict and the committed offset lies below the log's start, Transient when the broker does not answer.
     """
-    try:
-        committed = consumer.committed(list(partitions), timeout=BROKER_S)
-        lows, highs = (_offsets(asking, partitions, which) for which in (OFFSET_BEGINNING, OFFSET_END))
-    except KafkaException as error:
-        raise Transient(f"the committed offsets cannot be read: {error}") from error
+    committed = _answered(partial(consumer.committed, list(partitions), timeout=BROKER_S), asking)
+    lows = _answered(partial(_offsets, asking, partitions, OFFSET_BEGINNING), asking)
+    highs = _answered(partial(_offsets, asking, partitions, OFFSET_END), asking)
     return [
         _begin_one(place, lows[place.topic, place.partition], highs[place.topic, place.partition], strict_offsets)
         for place in committed
@@ -46,6 +48,18 @@ def count_start(consumer: Any, trackers: Sequence[Tracker]) -> None:
         consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
         log.warning("engine.start_not_counted", extra={"error": str(error)})
+
+
+def _answered(ask: Callable[[], T], asking: Any) -> T:
+    """The answer; asked again while the broker is only just back and the clients still know its former self."""
+    for left in reversed(range(ASKED_MOST)):
+        try:
+            return ask()
+        except KafkaException as error:
+            if not left:
+                raise Transient(f"where partitions begin cannot be read: {error}") from error
+            asking.poll(AGAIN_AFTER_S)  # it reads nothing: this only waits, and lets the client hear the news
+    raise AssertionError("unreachable")
 
 
 def _offsets(asking: Any, partitions: Sequence[Any], which: int) -> dict[tuple[str, int], int]:

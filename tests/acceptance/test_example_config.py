@@ -56,7 +56,7 @@ budget_per_day = {{ sms = 250.0 }}
 keys = [{{ hash = "sha256:{key_hash}", scopes = ["send", "campaigns", "users", "read", "operate"] }}]
 """
 DATABASE = 14
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S, LOOKS_MOST = 0.1, 600
 KEY = "an example key"
 
 
@@ -119,8 +119,7 @@ async def test_the_example_settings_send_through_a_server_that_knows_nothing_of_
                 sent = await _send(api)
                 async with asyncio.timeout(60):
                     await foreign.arrived.wait()
-                    while (await _ask(f"{api}/v1/notifications/{sent['notification_id']}"))["status"] != "sent":
-                        await asyncio.sleep(LOOK_EVERY_S)
+                await _until_sent(f"{api}/v1/notifications/{sent['notification_id']}")
             finally:
                 await asyncio.to_thread(up.__exit__, None, None, None)
     [body] = foreign.bodies
@@ -138,6 +137,15 @@ async def _send(api: str) -> dict[str, str]:
         assert answer.status == 202, await answer.text()
         found: dict[str, str] = await answer.json()
         return found
+
+
+async def _until_sent(url: str) -> None:
+    for _ in range(LOOKS_MOST):
+        told = await _ask(url)
+        if told.get("status") == "sent":
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise AssertionError(f"not sent: {told}")
 
 
 async def _ask(url: str) -> dict[str, str]:

@@ -6,27 +6,15 @@ Kept by `campaign_view.py`, shown by `api/campaign_answers.py`. Pure.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas import messages
+from schemas.counts import Totals, totals
 from schemas.messages import CampaignOrder, CampaignStatus
 
 SAMPLE_EVERY_MS = 500
 SAMPLES_MAX = 40
 """20 s of progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Recipients by what became of them, over all partitions."""
-
-    finished: int = 0
-    sent: int = 0
-    delivered: int = 0
-    possible_duplicates: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,23 +60,18 @@ class Campaign:
         """0 while it runs."""
         return (self.state.finished_at or 0) if self.state is not None else 0
 
-    def counts(self) -> Counts:
+    def counts(self) -> Totals:
         """The newest vectors summed; those of the public state once the partitions' own are gone."""
         state = self.state
-        if not self.progress:
-            if state is None:
-                return Counts()
-            return Counts(
-                state.finished, state.sent, state.delivered, state.possible_duplicates, state.outcomes, state.reasons
-            )
-        vectors = self.progress.values()
-        return Counts(
-            finished=sum(vector.finished for vector in vectors),
-            sent=sum(vector.sent for vector in vectors),
-            delivered=sum(vector.delivered for vector in vectors),
-            possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
-            outcomes=_summed(vector.outcomes for vector in vectors),
-            reasons=_summed(vector.reasons for vector in vectors),
+        if self.progress or state is None:
+            return totals(self.progress.values())
+        return Totals(
+            finished=state.finished,
+            sent=state.sent,
+            delivered=state.delivered,
+            possible_duplicates=state.possible_duplicates,
+            outcomes=state.outcomes,
+            reasons=state.reasons,
         )
 
     def status(self, now_ms: int) -> CampaignStatus:
@@ -122,11 +105,3 @@ class Campaign:
         wanted = self.requested
         waits = wanted is not None and (wanted.send_at_ms > now_ms or bool(wanted.send_at_local))
         return CampaignStatus.SCHEDULED if waits and not self.released else CampaignStatus.RUNNING
-
-
-def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for vector in vectors:
-        for name, count in vector.items():
-            total[name] = total.get(name, 0) + count
-    return total

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from schemas import states
 from schemas.messages import CampaignProgress
@@ -100,3 +102,36 @@ class Vector:
         for place in range(at, at + 3 * pairs, 3):
             vector.outcomes[raw[place], raw[place + 1]] = raw[place + 2]
         return vector, at + 3 * pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A campaign's recipients by what became of them, over all status partitions. planned: those that have a plan."""
+
+    planned: int = 0
+    finished: int = 0
+    sent: int = 0
+    delivered: int = 0
+    possible_duplicates: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+def totals(vectors: Collection[CampaignProgress]) -> Totals:
+    """The sum of the partitions' newest vectors."""
+    return Totals(
+        planned=sum(vector.planned for vector in vectors),
+        finished=sum(vector.finished for vector in vectors),
+        sent=sum(vector.sent for vector in vectors),
+        delivered=sum(vector.delivered for vector in vectors),
+        possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
+        outcomes=_summed(vector.outcomes for vector in vectors),
+        reasons=_summed(vector.reasons for vector in vectors),
+    )
+
+
+def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for vector in vectors:
+        total.update(vector)
+    return dict(total)

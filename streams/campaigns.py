@@ -1,17 +1,17 @@
 """What dispatch knows of every campaign, and what it says of them in public: life, counts, completion.
 
 Filled from five topics by a view that every dispatch process keeps, leader or not: so a new leader starts warm.
-Counts are sums of absolute vectors; completion, once published, is latched and only counts change later.
+Totals are sums of absolute vectors; completion, once published, is latched and only counts change later.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from schemas import codec, keys, messages
+from schemas.counts import Totals, totals
 from schemas.errors import Poison
 from schemas.messages import CampaignCursor, CampaignOrder, CampaignRequested, CampaignState, CampaignStatus
 from schemas.policies import Policies
@@ -23,19 +23,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 FINISHED_KEPT_MS = 31 * DAY_MS
 """Late reports change counts for no longer than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Recipients by what became of them, over all status partitions. planned: those that have a plan."""
-
-    planned: int = 0
-    finished: int = 0
-    sent: int = 0
-    delivered: int = 0
-    possible_duplicates: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -78,17 +65,8 @@ class Campaign:
         """Pages that the log does not hold, whose recipients are not ended yet (`streams/cursors.py`)."""
         return self.cursor.missing if self.cursor is not None else ()
 
-    def counts(self) -> Counts:
-        vectors = self.progress.values()
-        return Counts(
-            planned=sum(vector.planned for vector in vectors),
-            finished=sum(vector.finished for vector in vectors),
-            sent=sum(vector.sent for vector in vectors),
-            delivered=sum(vector.delivered for vector in vectors),
-            possible_duplicates=sum(vector.possible_duplicates for vector in vectors),
-            outcomes=_summed(vector.outcomes for vector in vectors),
-            reasons=_summed(vector.reasons for vector in vectors),
-        )
+    def counts(self) -> Totals:
+        return totals(self.progress.values())
 
 
 def stop_status(campaign: Campaign, request: CampaignRequested, now_ms: int) -> CampaignStatus | None:
@@ -102,7 +80,7 @@ def stop_status(campaign: Campaign, request: CampaignRequested, now_ms: int) -> 
     return None
 
 
-def status(campaign: Campaign, request: CampaignRequested, counts: Counts, now_ms: int) -> CampaignStatus:
+def status(campaign: Campaign, request: CampaignRequested, counts: Totals, now_ms: int) -> CampaignStatus:
     """What the campaign is now. One that was latched stays what it was."""
     if campaign.state is not None and campaign.state.finished_at is not None:
         return campaign.state.status
@@ -277,10 +255,3 @@ def _latched(known: CampaignState | None, found: CampaignState) -> CampaignState
     if known is None or known.finished_at is None or found.finished_at is not None:
         return found
     return replace(found, status=known.status, finished_at=known.finished_at)
-
-
-def _summed(vectors: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for vector in vectors:
-        total.update(vector)
-    return dict(total)

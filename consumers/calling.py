@@ -135,7 +135,7 @@ class Caller:
         return Call(
             tenant=delivery.tenant,
             user_id=delivery.user_id,
-            delivery_key=keys.delivery_key(delivery.intent, channel, delivery.device),
+            delivery_key=sending.bid.delivery_key,
             notification_id=sending.named(self._ids),
             reference=self._ids.reference(reference),
             channel=channel,

@@ -95,6 +95,7 @@ class Bid(NamedTuple):
     generation: int
     record_call: int
     forced: bool
+    delivery_key: str
 
 
 class Taken(NamedTuple):
@@ -153,17 +154,17 @@ def bid_for(delivery: Delivery) -> Bid:
     tenant, user_id = delivery.tenant, delivery.user_id
     if not (0 <= delivery.generation <= NUMBERS_MAX[0] and 1 <= delivery.call <= NUMBERS_MAX[1]):
         raise Poison(ParkReason.BAD_REQUEST, f"generation {delivery.generation}, call {delivery.call}: out of range")
+    delivery_key = keys.delivery_key(delivery.intent, delivery.channel, delivery.device)
     return Bid(
-        claim_key=keys.redis_claim(
-            tenant, user_id, keys.delivery_key(delivery.intent, delivery.channel, delivery.device)
-        ),
-        profile_key=keys.redis_profile(tenant, user_id),
-        cancel_key=keys.redis_cancel(tenant, user_id, delivery.intent),
-        timeline_key=keys.redis_timeline(tenant, user_id),
-        address=packed_address(keys.Address(delivery.row, delivery.slot)),
-        generation=delivery.generation,
-        record_call=delivery.call,
-        forced=delivery.force,
+        keys.redis_claim(tenant, user_id, delivery_key),
+        keys.redis_profile(tenant, user_id),
+        keys.redis_cancel(tenant, user_id, delivery.intent),
+        keys.redis_timeline(tenant, user_id),
+        packed_address(keys.Address(delivery.row, delivery.slot)),
+        delivery.generation,
+        delivery.call,
+        delivery.force,
+        delivery_key,
     )
 
 

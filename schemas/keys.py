@@ -20,6 +20,7 @@ SLOTS_PER_ROW = 16
 """Singles per status row; a campaign row holds one page."""
 ID_MAC_BYTES = 5
 REFERENCE_MAC_BYTES = 8
+SHA256_BLOCK = 64
 USER_ID_MAX = 128
 REMEMBERED_USERS = 8_192
 """Each send needs its user's key several times."""
@@ -112,7 +113,9 @@ class Ids:
     """Makes and reads notification ids and references; the secret is the deployment's own."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        block = (hashlib.sha256(secret).digest() if len(secret) > SHA256_BLOCK else secret).ljust(SHA256_BLOCK, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
     def notification_id(self, tenant: str, address: Address) -> str:
         """The public id of what lives at this address."""
@@ -156,15 +159,20 @@ class Ids:
         return Reference(parts[0], Address(parts[1], slot), index, generation, call, parts[6], parts[7])
 
     def _mac(self, tenant: str, purpose: bytes, body: bytes, length: int) -> bytes:
-        text = purpose + b"\0" + tenant.encode() + b"\0" + body
-        return hmac.digest(self._secret, text, "sha256")[:length]
+        """HMAC-SHA256 as RFC 2104 writes it, the key worked in once: every send makes two, at half the price."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(b"%b\0%b\0%b" % (purpose, tenant.encode(), body))
+        outer.update(inner.digest())
+        return outer.digest()[:length]
 
 
+@lru_cache(REMEMBERED_USERS)
 def device_hash(device_id: str) -> str:
     """8 hex digits that stand for a device in ids and rows."""
     return hashlib.sha256(device_id.encode()).hexdigest()[:8]
 
 
+@lru_cache(REMEMBERED_USERS)
 def delivery_suffix(channel: Channel, device_id: str = "") -> str:
     """How a delivery is named inside its slot: "email", or "push/1a2b3c4d"."""
     return f"{channel}/{device_hash(device_id)}" if device_id else str(channel)

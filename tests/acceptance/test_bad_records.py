@@ -9,7 +9,7 @@ import pytest
 
 from schemas import codec, messages
 from schemas.messages import Channel, Priority
-from schemas.topics import Topics
+from schemas.topics import MAX_MESSAGE_BYTES, Topics
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite, Written
 from tests.acceptance.world import PUSH, World, upload
@@ -48,6 +48,42 @@ async def test_unreadable_records_are_parked_as_they_are_and_the_topic_moves_on(
     await world.user(world.name("ann"), locale="en")
     sent = await world.notify(world.name("ann"), "alert", params={"text": "x"}, to=people.to_device("ann"))
     await world.until_status(sent, "sent", "delivered")
+
+
+async def test_what_is_cut_off_too_long_or_nearly_too_large_is_parked_and_its_whole_twin_is_sent(world: World) -> None:
+    event_id, user = world.name("whole"), world.name("ann")
+    to = messages.Contact(devices=(messages.Device(people.DEVICE, f"token-{user}", "ios"),))
+    whole = codec.encode(messages.NotificationRequested("", event_id, user, "alert", '{"text": "x"}', to=to))
+    poison = [whole[:-1], whole[:40], whole + b"xyz", b"\0" * (MAX_MESSAGE_BYTES - 200)]
+    entry = world.topics.requests(people.TENANT)
+    key = user.encode()
+    await world.write(entry, *(ToWrite(value, key) for value in (*poison, whole)))
+    sent = await world.notify(user, "alert", key=event_id, params={"text": "x"}, to=people.to_device(user))
+    await world.until_status(sent, "delivered")
+    letters = [letter.value or b"" for letter in await parked(world, entry) if letter.key == key]
+    assert sorted(letters) == sorted(poison)
+    assert await world.calls(PUSH, [people.push_key(event_id)]) == {people.push_key(event_id): (1, 1)}
+
+
+async def test_poison_in_a_waiting_room_goes_back_to_its_lane_and_is_parked_there(world: World) -> None:
+    key = world.name("poison").encode()
+    room = world.topics.tier(Channel.SMS, Priority.TRANSACTIONAL, "10s")
+    await world.write(room, *(ToWrite(value, key, [("tid-not-before", b"0")]) for value in POISON))
+    await world.until_read("forward")
+    await world.until_read("work sms.transactional")
+    letters = [letter.value or b"" for letter in await parked(world, room) if letter.key == key]
+    assert sorted(letters) == sorted(POISON)
+
+
+async def test_garbage_between_the_records_of_campaigns_stops_no_campaign(world: World) -> None:
+    topics = world.topics
+    key = world.name("poison").encode()
+    for topic in (topics.audience, topics.campaign_requests, topics.campaign_control, topics.cursor, topics.progress):
+        places = [ToWrite(value, key, partition=number) for number in range(4) for value in POISON[1:]]
+        await world.write(topic, *places)
+    users = [world.name(f"reader{number}") for number in range(300)]
+    told = await world.until_finished(await world.campaign("news", people.readers(users)))
+    assert told["status"] == "processed" and sum(told["outcomes"].values()) == 300
 
 
 async def parked(world: World, topic: str) -> list[Written]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.acceptance import deployment, people
 from tests.acceptance.world import PUSH, SMS, World
@@ -26,7 +27,7 @@ async def test_codes_and_a_small_campaign_do_not_wait_behind_a_large_one(world: 
     assert after_codes < LARGE / 2, "the codes waited for the campaign"
 
     told = await small
-    assert told["outcomes"] == {"delivered": SMALL} or sum(told["outcomes"].values()) == SMALL
+    assert sum(told["outcomes"].values()) == SMALL
     left = (await world.told(large))["progress"]
     assert left["sent"] - begun <= BACKLOG + 2 * PAGE, "the small campaign waited for more than its turn"
     assert left["sent"] < LARGE * 0.75
@@ -52,7 +53,7 @@ async def test_the_slow_provider_saw_no_second_above_its_rate_in_all_these_tests
     assert max(seconds, default=0) <= deployment.SMS_PER_S + deployment.SMS_BURST
 
 
-async def _small(world: World) -> dict[str, object]:
+async def _small(world: World) -> dict[str, Any]:
     small = await world.campaign("offer", _by_phone(world, "small", SMALL), campaign_id=world.name("small"))
     return await world.until_finished(small)
 

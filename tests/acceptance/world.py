@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -130,6 +130,13 @@ class World:
         text = await self.must("GET", f"/v1/campaigns/{campaign_id}/recipients?outcome={outcome}")
         return [json.loads(line) for line in str(text).splitlines()]
 
+    @contextlib.asynccontextmanager
+    async def events(self, path: str) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
+        """The server-sent events at this path: (name, JSON)."""
+        async with self._client.get(self.deployment.api + path) as answer:
+            assert answer.status == 200, await answer.text()
+            yield _events(answer.content)
+
     # The outside world
 
     async def ledger(self, service: str) -> dict[str, Any]:
@@ -221,6 +228,16 @@ class World:
                 return seen
             assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what}; last seen: {seen}"
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _events(lines: AsyncIterable[bytes]) -> AsyncIterator[tuple[str, Any]]:
+    name = ""
+    async for line in lines:
+        word, _, value = line.decode().rstrip("\n").partition(": ")
+        if word == "event":
+            name = value
+        elif word == "data":
+            yield name, json.loads(value)
 
 
 def _is_answer(seen: Answer | str) -> bool:

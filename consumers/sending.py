@@ -125,6 +125,7 @@ class Room:
     def __init__(self, places: int) -> None:
         self._free = places
         self._left = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def enter(self, count: int) -> None:
         """Places for all of them at once, even if that is more than there are: the next to come wait for it."""
@@ -134,14 +135,16 @@ class Room:
     async def take(self, wanted: int, gather_s: float) -> int:
         """As many places as there are, at least one and at most `wanted`.
 
-        Where places come free one by one, the first is held for gather_s so that more can go together.
+        Where places come free one by one, the first is held for gather_s so that more can go together; who comes
+        meanwhile waits its turn, or all who wait would share them out in crumbs.
         """
-        if self._free < wanted:
-            await self._some_free()
-            await asyncio.sleep(gather_s)
-            await self._some_free()
-        got = min(wanted, self._free)
-        self._free -= got
+        async with self._turn:
+            if self._free < wanted:
+                await self._some_free()
+                await asyncio.sleep(gather_s)
+                await self._some_free()
+            got = min(wanted, self._free)
+            self._free -= got
         return got
 
     def give(self, count: int) -> None:

@@ -34,6 +34,8 @@ from streams.recipients import RedisProfiles, RedisSuppressions
 
 SETTLE_FAST_S, SETTLE_BULK_S = 0.003, 0.025
 """How long a settled call waits for others to share its round trip: for latency, for throughput."""
+PLACES_FAST_S, PLACES_BULK_S = 0.004, 0.02
+"""How long a free place at a busy provider waits for others to share the round trip of their claims, likewise."""
 INAPP = "inapp"
 INAPP_RATE = Rate(5_000.0, 1_000)
 """The inbox is our own: its pace only keeps one campaign from taking all of Redis."""
@@ -89,7 +91,7 @@ async def _worker(ground: Ground, channel: Channel, priority: Priority, publishe
         ground.topics,
         letters,
         ground.clock,
-        _options(settings, channel),
+        _options(settings, channel, priority),
         SettleOptions(every_s=SETTLE_BULK_S if priority is Priority.BULK else SETTLE_FAST_S),
     )
 
@@ -137,7 +139,7 @@ def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) 
     return Seat(provider, Breaker(name, BreakerOptions()), pocket)
 
 
-def _options(settings: Settings, channel: Channel) -> WorkerOptions:
+def _options(settings: Settings, channel: Channel, priority: Priority) -> WorkerOptions:
     sending = settings.sending
     at_once = [settings.providers[name].concurrency for name in providers_of(settings, channel) if name != INAPP]
     return WorkerOptions(
@@ -146,6 +148,7 @@ def _options(settings: Settings, channel: Channel) -> WorkerOptions:
         lease_s=sending.lease_s,
         deadline_s=sending.deadline_s,
         lease_margin_s=sending.margin_s,
+        gather_s=PLACES_BULK_S if priority is Priority.BULK else PLACES_FAST_S,
         ladder=_ladder(settings),
     )
 

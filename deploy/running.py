@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 MISCONFIGURED = 78
 TRY_LATER = 75
 STOP_WITHIN_S = 20.0
+END_WITHIN_S = 5.0
+"""After a failure there is nothing left to tidy up that is worth more than being started again."""
 Main = Callable[[], Coroutine[Any, Any, None]]
 COLLECT_EVERY = (20_000, 20, 20)
 """Cyclic garbage is rare here and a look for it costs a tenth of a busy worker at Python's own (700, 10, 10)."""
@@ -38,7 +40,10 @@ def run(role: str, main: Main, stop_within_s: float = STOP_WITHIN_S) -> None:
 
 
 async def until_told(main: Main, stop_within_s: float) -> None:
-    """Awaits `main`; returns quietly when a signal ended it. What it raises is raised."""
+    """Awaits `main`; returns quietly when a signal ended it. What it raises is raised.
+
+    Whoever failed ends: tasks that a library does not let go of cannot keep the process from being started again.
+    """
     loop = asyncio.get_running_loop()
     task = loop.create_task(main())
     told = False
@@ -56,6 +61,10 @@ async def until_told(main: Main, stop_within_s: float) -> None:
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await task
+    except Exception as error:
+        log.error("process.failing", extra={"error": repr(error)})
+        loop.call_later(END_WITHIN_S, _give_up, END_WITHIN_S)
+        raise
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

@@ -38,6 +38,8 @@ PAGES_IN_FLIGHT = 8
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
 STOP_WITHIN_S = 15.0
+FAILED_STOP_WITHIN_S = 2.0
+"""After a failure Faust would wait for records that nobody will ever acknowledge."""
 BLOCK_CACHE_BYTES = 16 << 20
 WRITE_BUFFER_BYTES = 8 << 20
 WRITE_BUFFERS = 2
@@ -106,8 +108,9 @@ class FaustProcess:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        has_failed = self._failure is not None and self._failure.done() and not self._failure.cancelled()
         try:
-            async with asyncio.timeout(STOP_WITHIN_S):
+            async with asyncio.timeout(FAILED_STOP_WITHIN_S if has_failed else STOP_WITHIN_S):
                 await self.app.stop()
         except TimeoutError:
             log.error("faust.stop_timed_out", extra={"app": self.app.conf.id})

@@ -4,8 +4,9 @@
 2. `ProducerBuffer.flush` gives up after 100 ms without progress, and the commit goes on.
 3. A failed send is only logged, and the commit goes on: `FailedSends` ends the process instead.
 4. A record skipped because it was fetched before a rebalance is acknowledged in the new assignment.
+5. `Consumer._wait_for_ack` swallows its cancellation: a process that failed waits for ever, and nobody restarts it.
 And one that makes restoring slow:
-5. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
+6. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -40,6 +41,7 @@ UNPATCHED = {
     "send_pending": ProducerBuffer._send_pending,
     "producer_flush": Producer.flush,
     "ack": Consumer.ack,
+    "wait_for_ack": Consumer._wait_for_ack,
     "worker_consumer": AIOKafkaConsumerThread._create_worker_consumer,
 }
 """The originals, for the tests that show why each repair is needed."""
@@ -52,6 +54,7 @@ def apply() -> None:
     ProducerBuffer._send_pending = send_pending
     Producer.flush = producer_flush
     Consumer.ack = ack
+    Consumer._wait_for_ack = wait_for_ack
     AIOKafkaConsumerThread._create_worker_consumer = worker_consumer
 
 
@@ -118,6 +121,15 @@ def ack(self: Any, message: Any) -> bool:
         return False
     acked: bool = UNPATCHED["ack"](self, message)
     return acked
+
+
+async def wait_for_ack(self: Any, timeout: float) -> None:
+    """Returns at the next acknowledgement, or when the time is up."""
+    self._waiting_for_ack = asyncio.get_running_loop().create_future()
+    try:
+        await asyncio.wait({self._waiting_for_ack}, timeout=timeout)
+    finally:
+        self._waiting_for_ack = None
 
 
 def worker_consumer(self: Any, transport: Any) -> Any:

@@ -143,6 +143,15 @@ async def test_the_record_on_its_way_out_of_the_buffer_is_waited_for_too() -> No
     await queue.stop()
 
 
+async def test_whoever_waits_for_acknowledgements_can_be_told_to_stop() -> None:
+    for wait, stops in ((UNPATCHED["wait_for_ack"], False), (faust_patches.wait_for_ack, True)):
+        waiting = asyncio.ensure_future(wait(SimpleNamespace(loop=asyncio.get_running_loop()), timeout=60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled() is stops, "the unpatched one swallows it, and goes on waiting for ever"
+
+
 async def test_a_failed_send_ends_the_process_and_nothing_is_committed_any_more(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     told: list[BaseException] = []

@@ -7,7 +7,7 @@ is pure; bad input raises Refused, naming the field.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
@@ -22,6 +22,8 @@ from schemas.policies import MessageClass, Policies, TemplatePolicy
 DAY_MS = 86_400_000
 LOCAL_SPREAD_MS = 50 * 3_600_000
 """From the first moment of a date anywhere on earth to its last, at 24 hours and 26 hours of zones."""
+EARLIEST_ZONE_S = 14 * 3_600
+"""A date begins this long before UTC's in the far east."""
 KEY_MAX = 128
 Timed = TypeVar("Timed", messages.NotificationRequested, messages.CampaignRequested)
 
@@ -74,6 +76,8 @@ def check_event(
     """
     if not event.event_id:
         raise Refused("event_id", "a published event must carry an event_id: without it a repeat cannot be told")
+    if len(event.params.encode()) > limits.body_bytes:
+        raise Refused("params", f"is longer than {limits.body_bytes} bytes")
     accepted_at_ms = min(event.accepted_at_ms or now_ms, now_ms)
     body = _event_body(event)
     policy = _policy(policies, body.template, body.channels, body.priority)
@@ -177,7 +181,10 @@ def _contact_fields(contact: messages.Contact) -> dict[str, Any]:
 
 
 def _device_fields(device: messages.Device) -> dict[str, Any]:
-    registered_at = datetime.fromtimestamp(device.registered_at_ms / 1000, UTC).isoformat()
+    try:
+        registered_at = datetime.fromtimestamp(device.registered_at_ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise Refused("to.devices.registered_at_ms", "is no time of this calendar") from None
     return {
         "id": device.id or None,
         "token": device.token,
@@ -246,8 +253,8 @@ def _check_start(
 
 
 def _earliest_start_ms(message: messages.NotificationRequested | messages.CampaignRequested, now_ms: int) -> int:
-    """When the first of its users may be reached; a local day begins 14 hours before UTC's in the far east."""
+    """When the first of its users may be reached."""
     if not message.send_on:
         return max(now_ms, message.send_at_ms)
-    day_start = datetime.fromisoformat(message.send_on).replace(tzinfo=UTC) - timedelta(hours=14)
-    return int(day_start.timestamp() * 1000)
+    day_start_s = datetime.fromisoformat(message.send_on).replace(tzinfo=UTC).timestamp()
+    return int((day_start_s - EARLIEST_ZONE_S) * 1000)

@@ -239,7 +239,8 @@ def _plan(event: StatusEvent, source_offset: int, exact: bool) -> Plan:
     names, user_id = event.plan, event.user_id[: keys.USER_ID_MAX]
     if not exact:
         return Plan(source_offset, not names, names, user_id, "", 0)
-    return Plan(source_offset, not names, names, user_id, event.template, states.clamped(event.accepted_at_ms, 2**48))
+    template, accepted_at_ms = event.template[:TEMPLATE_MAX_BYTES], states.clamped(event.accepted_at_ms, 2**48)
+    return Plan(source_offset, not names, names, user_id, template, accepted_at_ms)
 
 
 def _with_better_plan(slot: Slot, plan: Plan) -> Slot:
@@ -317,7 +318,7 @@ def _seen(slot: Slot, name: str) -> Delivery | None:
 @lru_cache(maxsize=4096)
 def _check(name: str) -> None:
     channel, _, device = name.partition("/")
-    if name[0] == "#" and name[1:].isdecimal() and int(name[1:]) < MAX_DELIVERIES:
+    if name[:1] == "#" and len(name) == 2 and name[1:].isdecimal() and int(name[1:]) < MAX_DELIVERIES:
         return
     if channel not in _CHANNELS or (device and not _is_hash(device)) or name.endswith("/"):
         raise Poison(ParkReason.BAD_REQUEST, f"not the name of a delivery: {name[:80]!r}")

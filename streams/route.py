@@ -237,9 +237,8 @@ def _known_at_ms(record: Record, event: NotificationRequested) -> int:
 def _end(
     event: NotificationRequested, address: keys.Address, kind: EventKind, reason: str, at_ms: int, detail: str = ""
 ) -> RowEvent:
-    ended = planning.slot_end(
-        address.slot, kind, reason, at_ms, event.user_id, event.template, event.accepted_at_ms, detail
-    )
+    user_id, template = event.user_id[: keys.USER_ID_MAX], event.template[: keys.USER_ID_MAX]
+    ended = planning.slot_end(address.slot, kind, reason, at_ms, user_id, template, event.accepted_at_ms, detail)
     return RowEvent(event.tenant, address.row, ended)
 
 

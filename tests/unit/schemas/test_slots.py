@@ -15,6 +15,7 @@ from schemas import keys, slots, states
 from schemas.errors import Poison
 from schemas.messages import Channel, EventKind, StatusEvent
 from schemas.reasons import Reason
+from schemas.rows import Row
 from schemas.slots import EMPTY, Slot
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.status_events import event, of_slot, of_slot_with_rival_plans, planned
@@ -198,3 +199,17 @@ def test_an_end_of_the_whole_notification_is_taken_back_when_it_has_deliveries_a
     ]
     both = slots.changes(EMPTY, planned_late)
     assert both == slots.changes(ended, planned_late), "somebody may have told the end and died"
+
+
+def test_a_name_of_any_length_fits_into_a_row_of_singles() -> None:
+    row = Row(campaign=False)
+    for slot in range(keys.SLOTS_PER_ROW):
+        told = event(E.FAILED, "", slot=slot, user_id="u" * 600_000, template="t" * 600_000, detail="d" * 600_000)
+        row.put(slot, EMPTY, merged([told]))
+    assert Row(False, row.pack()).slot(3) == row.slot(3)
+
+
+@pytest.mark.parametrize("name", ["", "#", "#8", "#" + "9" * 5_000])
+def test_a_plan_with_a_name_that_is_none_is_poison(name: str) -> None:
+    with pytest.raises(Poison):
+        merged([planned("email", name)])

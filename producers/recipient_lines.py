@@ -89,6 +89,7 @@ class Csv:
         self._line = 0
         self._header: list[str] = []
         self._open: list[str] = []
+        self._open_size = 0
         self._open_quotes = 0
 
     def take(self, lines: Sequence[bytes]) -> list[Recipient]:
@@ -97,19 +98,23 @@ class Csv:
             self._line += 1
             text = self._decoded(line)
             self._open.append(text)
+            self._open_size += len(text) + 1
             self._open_quotes += text.count('"')
             if self._open_quotes % 2 == 0:
                 found.extend(self._row())
-            elif sum(map(len, self._open)) > LINE_MAX:
-                raise refused(self._line, "a quoted cell does not end")
+            elif self._open_size > LINE_MAX:
+                raise self._endless()
         return found
 
     def end(self) -> list[Recipient]:
         if self._open:
-            raise refused(self._line, "a quoted cell does not end")
+            raise self._endless()
         if not self._header:
             raise refused(1, "a header row with user_id must come first")
         return []
+
+    def _endless(self) -> Refused:
+        return refused(self._line - len(self._open) + 1, "a quoted cell does not end")
 
     def _decoded(self, line: bytes) -> str:
         if len(line) > LINE_MAX:
@@ -122,7 +127,7 @@ class Csv:
     def _row(self) -> list[Recipient]:
         """The recipient in the lines in hand; none for the header and for blank lines."""
         text = "\n".join(self._open)
-        self._open, self._open_quotes = [], 0
+        self._open, self._open_size, self._open_quotes = [], 0, 0
         if not text.strip():
             return []
         try:

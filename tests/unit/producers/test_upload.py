@@ -179,3 +179,15 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     with pytest.raises(Refused, match="line 1: is longer"):
         async for _ in recipient_lines.recipients(endless(), reader()):
             pass
+
+
+async def test_an_open_quote_before_empty_lines_is_refused_by_its_own_line() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'user_id,name\nu1,"Ann\n'
+        for _ in range(100):
+            yield b"\n" * 10_000
+        raise AssertionError("read on")
+
+    with pytest.raises(Refused, match="line 2: a quoted cell does not end"):
+        async for _ in recipient_lines.recipients(endless(), recipient_lines.Csv()):
+            pass

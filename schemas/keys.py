@@ -12,6 +12,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from schemas.messages import Channel
@@ -34,8 +35,7 @@ _BASE32_DIGITS = str.maketrans("abcdefghijklmnopqrstuvwxyz234567", "0123456789ab
 _SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a notification's status lives. row is "n.<epoch>.<partition>.<offset // 16>" or "c.<campaign>.<page>"
     (the campaign percent-encoded); slot is offset % 16, or the position in the page.
     """

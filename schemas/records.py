@@ -7,16 +7,14 @@ Defer (not now). `consumers/engine.py` publishes, waits for the acks, and only t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schemas import messages
 
 Headers = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record as read from a topic. `key` and `value` are the bytes on the log."""
 
     topic: str
@@ -36,8 +34,7 @@ class Record:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One record to be written. Without `partition` the key decides (murmur2)."""
 
     topic: str
@@ -47,16 +44,14 @@ class Outgoing:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """Where the log put a record."""
 
     partition: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowEvent:
+class RowEvent(NamedTuple):
     """A status event and the row it belongs to; the engine batches events of one row into a StatusBatch."""
 
     tenant: str
@@ -64,8 +59,7 @@ class RowEvent:
     event: messages.StatusEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The record is finished once everything here is in the log.
 
     acked is called after that and before the offset may be committed. parked says that the record was
@@ -78,8 +72,7 @@ class Done:
     parked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Defer:
+class Defer(NamedTuple):
     """Not now: hand the same record in again at `until_ms` (wall clock). Counts as no try."""
 
     until_ms: int

@@ -5,15 +5,14 @@ Senders push entries when a delivery is settled for good; the API reads the newe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ENTRIES = 100
 """A timeline keeps this many, newest first."""
 KEPT_S = 30 * 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """device is keys.device_hash ("" unless push); state is an EventKind; reason one of reasons.Reason."""
 
     at_ms: int

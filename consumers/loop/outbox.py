@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from consumers.loop.tracker import Tracker
 from retry_topics import dead_letters
@@ -39,8 +40,7 @@ class OutboxOptions:
     retry_most_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An answered record that waits for its publishing."""
 
     tracker: Tracker

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schemas.content import Content
 from schemas.messages import Channel
 from schemas.outcomes import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One delivery, ready to go. to: the normalised address (device token, email, E.164 number, user id for inapp).
 
     reference is what callbacks must carry back. traceparent is "" when the record had none.

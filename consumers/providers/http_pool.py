@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -23,8 +23,7 @@ MAX_BODY_BYTES = 256 * 1024
 CONTINUE_CLASS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """headers: names in lower case, the last value of each."""
 
     status: int

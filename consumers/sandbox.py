@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from itertools import islice
 from typing import Any
 
 from jinja2 import BaseLoader, StrictUndefined, nodes
@@ -20,6 +21,8 @@ MAX_TURNS = 20_000
 """Turns of all loops and calls of one rendering together."""
 MAX_BYTES = 262_144
 """Of one text."""
+PARTS_A_LOOK = 32
+"""A text's size is looked at after so many parts: nearly every text is done before the first look."""
 
 _WIDE = re.compile(r"\d{4,}|\*")
 _BLOWN_UP_BY = frozenset({"ljust", "rjust", "center", "zfill", "expandtabs", "join", "replace", "format", "format_map"})
@@ -100,12 +103,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 def measured_concat(parts: Iterable[str]) -> str:
     """The parts as one text. Raises TooMuch when it grows over MAX_BYTES."""
     texts: list[str] = []
-    size = 0
-    for part in parts:
-        size += len(part)
+    size, rest = 0, iter(parts)
+    while some := list(islice(rest, PARTS_A_LOOK)):
+        texts.append("".join(some))
+        size += len(texts[-1])
         if size > MAX_BYTES:
             raise TooMuch(f"a text longer than {MAX_BYTES} bytes")
-        texts.append(part)
     return "".join(texts)
 
 

@@ -28,7 +28,8 @@ RECORDS_A_TURN = 100
 @dataclass(frozen=True, slots=True)
 class LogReaderOptions:
     """readers: reads going on at the same time. A range is handed over in pieces of at most piece_records
-    or about piece_bytes; each reader's prefetch is bounded by prefetch_kbytes.
+    or about piece_bytes; each reader's prefetch is bounded by prefetch_kbytes. stand_s: how long a reader that
+    stands at the place already may give nothing before it is put there anew.
     """
 
     readers: int = 2
@@ -36,6 +37,7 @@ class LogReaderOptions:
     piece_bytes: int = 2_000_000
     prefetch_kbytes: int = 4_096
     timeout_s: float = 10.0
+    stand_s: float = 0.3
 
 
 class KafkaLogReader:
@@ -105,13 +107,14 @@ class _Cursor:
 
     def fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
         """(records from this place on, where to go on): up to `last`, the topic's end, or a full piece."""
+        stands, self.at = self.at == place, None
         try:
-            if self.at != place and not self._seek(place):
+            # A consumer that read to the end does not always go on by itself when records come later.
+            first = self._consumer.poll(self._options.stand_s) if stands else None
+            if first is None and not self._seek(place):
                 return [], last + 1
-            self.at = None
-            records, following = self._collect(place, last, most)
+            records, following = self._collect(place, last, most, first)
         except KafkaException as error:
-            self.at = None
             raise Transient(f"reading {place[0]}/{place[1]} failed: {error}") from error
         self.at = (*place[:2], following)
         return records, following
@@ -138,12 +141,14 @@ class _Cursor:
             self._consumer.assign([TopicPartition(topic, partition, offset)])
         return offset < high
 
-    def _collect(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
+    def _collect(self, place: Place, last: int, most: int, first: Any) -> tuple[list[Record], int]:
         records: list[Record] = []
         following, size = place[2], 0
         deadline = self._clock.steady_s() + self._options.timeout_s
         while len(records) < most and size < self._options.piece_bytes and following <= last:
-            for message in self._next_messages(place, deadline, min(RECORDS_A_TURN, most - len(records))):
+            messages = self._next_messages(place, deadline, min(RECORDS_A_TURN, most - len(records)), first)
+            first = None
+            for message in messages:
                 if message.error() is not None:
                     if self._at_end(place, message, last):
                         return records, last + 1
@@ -154,9 +159,10 @@ class _Cursor:
                     size += len(records[-1].value or b"")
         return records, following
 
-    def _next_messages(self, place: Place, deadline: float, most: int) -> list[Any]:
-        """At least one message, and what lies ready behind it."""
-        first = self._consumer.poll(max(0.0, deadline - self._clock.steady_s()))
+    def _next_messages(self, place: Place, deadline: float, most: int, first: Any) -> list[Any]:
+        """At least one message, and what lies ready behind it. first: one that was taken already."""
+        if first is None:
+            first = self._consumer.poll(max(0.0, deadline - self._clock.steady_s()))
         if first is None:
             raise Transient(f"{place[0]}/{place[1]}@{place[2]} gave no record for {self._options.timeout_s:.0f} s")
         return [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]

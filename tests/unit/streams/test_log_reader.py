@@ -1,0 +1,72 @@
+"""A reader that stands at the right place and stays silent does not hold up whoever asks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams import log_reader
+
+TOPIC = "campaign.audience"
+
+
+class SilentAtItsEnd:
+    """A consumer that has what lay in the log when it was put there, and never hears of what comes later."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.end = 1
+        self.assigned = 0
+        self._ready: list[int] = []
+
+    def assign(self, places: list[Any]) -> None:
+        self.assigned += 1
+        self._ready = list(range(places[0].offset, self.end))
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, self.end
+
+    def poll(self, timeout: float) -> Any:
+        return message(self._ready.pop(0)) if self._ready else None
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        taken, self._ready = self._ready[:most], self._ready[most:]
+        return [message(offset) for offset in taken]
+
+    def close(self) -> None:
+        pass
+
+
+def message(offset: int) -> Any:
+    found = {
+        "topic": TOPIC, "partition": 0, "offset": offset, "key": b"k", "value": b"v", "headers": None, "error": None,
+    }  # fmt: skip
+    return SimpleNamespace(timestamp=lambda: (1, 0), **{name: lambda told=told: told for name, told in found.items()})
+
+
+async def test_records_that_came_later_are_read_although_the_consumer_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reader, "Consumer", SilentAtItsEnd)
+    reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1))
+    (cursor,) = reader._all
+    consumer: Any = cursor._consumer
+    read = [record.offset async for record in reader.read_range(TOPIC, 0, 0, 0)]
+    consumer.end = 3
+    read += [record.offset async for record in reader.read_range(TOPIC, 0, 1, 2)]
+    assert (read, consumer.assigned) == ([0, 1, 2], 2)
+    await reader.close()
+
+
+async def test_what_was_fetched_already_is_read_on_from_where_the_reader_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reader, "Consumer", SilentAtItsEnd)
+    reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1, piece_records=1))
+    (cursor,) = reader._all
+    consumer: Any = cursor._consumer
+    consumer.end = 3
+    read = [record.offset async for record in reader.read_range(TOPIC, 0, 0, 2)]
+    assert (read, consumer.assigned) == ([0, 1, 2], 1)
+    await reader.close()

@@ -8,7 +8,7 @@ was first given to. `schemas/states.py` merges single deliveries, `schemas/rows.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
 from typing import NamedTuple
 
 from schemas import keys, states
@@ -315,20 +315,12 @@ def _seen(slot: Slot, name: str) -> Delivery | None:
     return UNTOUCHED if found is None and name in counted(slot) else found
 
 
-@lru_cache(maxsize=4096)
 def _check(name: str) -> None:
-    channel, _, device = name.partition("/")
-    if name[:1] == "#" and len(name) == 2 and name[1:].isdecimal() and int(name[1:]) < MAX_DELIVERIES:
-        return
-    if channel not in _CHANNELS or (device and not _is_hash(device)) or name.endswith("/"):
+    if _NAME.fullmatch(name) is None:
         raise Poison(ParkReason.BAD_REQUEST, f"not the name of a delivery: {name[:80]!r}")
 
 
-_CHANNELS = frozenset(channel.value for channel in Channel)
-
-
-def _is_hash(text: str) -> bool:
-    return len(text) == 8 and all(digit in "0123456789abcdef" for digit in text)
+_NAME = re.compile(rf"(?:{'|'.join(Channel)})(?:/[0-9a-f]{{8}})?|#[0-{MAX_DELIVERIES - 1}]")
 
 
 def _furthest(found: dict[str, Delivery], names: tuple[str, ...]) -> tuple[int, int, tuple[int, int]]:

@@ -236,8 +236,8 @@ class _Work:
         for index, touched in self.touched.items():
             if touched.after is not touched.before:
                 changed |= self.row.put(index, touched.before, touched.after)
-                if strangers := slots.outside(touched.after) - slots.outside(touched.before):
-                    metrics.STATUS_LATE.inc(max(strangers, 0))
+                if strangers := slots.outside(touched.after):
+                    metrics.STATUS_LATE.inc(max(strangers - slots.outside(touched.before), 0))
         if changed:
             self.row.touched_ms = max(self.row.touched_ms, self.touched_ms)
         return changed

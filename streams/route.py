@@ -224,14 +224,19 @@ _FAILURES = {
 
 def _address(record: Record, event: NotificationRequested, entry: Entry) -> keys.Address:
     """Its place in the log, or where it was first accepted when it was moved or replayed."""
-    if keys.is_single_row(event.origin_row):
+    if _has_origin(event):
         return keys.Address(event.origin_row, event.origin_slot)
     return keys.single_address(entry.epoch, record.partition, record.offset)
 
 
 def _known_at_ms(record: Record, event: NotificationRequested) -> int:
     """When it was first in the log: by this time its own times are judged, however often it is read."""
-    return event.accepted_at_ms if keys.is_single_row(event.origin_row) else record.timestamp_ms
+    return event.accepted_at_ms if _has_origin(event) else record.timestamp_ms
+
+
+def _has_origin(event: NotificationRequested) -> bool:
+    """Whether it names the place where it was first accepted; what is no place counts as none."""
+    return keys.is_single_row(event.origin_row) and 0 <= event.origin_slot < keys.SLOTS_PER_ROW
 
 
 def _end(

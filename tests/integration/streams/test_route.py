@@ -218,3 +218,9 @@ async def test_bulk_goes_at_the_pace_that_dispatch_grants(world: World) -> None:
     assert sum(isinstance(answer, Done) for answer in answers) == 3
     wish = (await grants.wishes([flow]))[flow]
     assert (wish.wanted, wish.tokens) == (2, 0)
+
+
+@pytest.mark.parametrize("slot", [-1, keys.SLOTS_PER_ROW, 100_000])
+async def test_an_origin_that_is_no_place_of_a_row_counts_as_none(world: World, slot: int) -> None:
+    done = await world.done(record(request(origin_row=f"n.{EPOCH}.3.1", origin_slot=slot)))
+    assert {(one.row, one.slot) for one in deliveries(done)} == {(f"n.{EPOCH}.3.2", 3)}

@@ -46,9 +46,10 @@ class ReadBody(fields.Body):
 def register(app: web.Application, parts: people.PeopleParts) -> None:
     people.register(app, parts)
     app[STREAMS] = set()
-    app.router.add_get(PATH, get)
-    app.router.add_post(PATH + "/read", read)
-    app.router.add_get(PATH + "/stream", stream)
+    path = people.pattern(PATH)
+    app.router.add_get(path, get)
+    app.router.add_post(path + "/read", read)
+    app.router.add_get(path + "/stream", stream)
     app.on_shutdown.append(_end_streams)
     openapi.describe(app, *OPERATIONS)
 

@@ -7,6 +7,7 @@ then into Redis with the offset it got there, and only then it is answered: call
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ from schemas.stores import FacetWrite, Inbox, Profile, ProfileWrites, Suppressio
 from schemas.topics import Topics
 
 USER_PATH = "/v1/users/{id}"
+
+
+def pattern(path: str) -> str:
+    """The path to register: what stands for its names may hold anything but a slash. Alone, they match no braces."""
+    return re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", path)
 
 
 @dataclass(frozen=True, slots=True)

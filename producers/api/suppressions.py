@@ -23,8 +23,8 @@ NORMALISERS: Mapping[str, Callable[[str], str]] = {"email": fields.email, "sms":
 
 def register(app: web.Application, parts: people.PeopleParts) -> None:
     people.register(app, parts)
-    app.router.add_get(PATH, get)
-    app.router.add_delete(PATH, lift)
+    app.router.add_get(people.pattern(PATH), get)
+    app.router.add_delete(people.pattern(PATH), lift)
     openapi.describe(app, *OPERATIONS)
 
 

@@ -17,7 +17,7 @@ PATH = people.USER_PATH + "/notifications"
 
 def register(app: web.Application, parts: people.PeopleParts) -> None:
     people.register(app, parts)
-    app.router.add_get(PATH, get)
+    app.router.add_get(people.pattern(PATH), get)
     openapi.describe(app, *OPERATIONS)
 
 

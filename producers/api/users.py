@@ -57,13 +57,14 @@ class UserBody(fields.Body):
 def register(app: web.Application, parts: PeopleParts) -> None:
     people.register(app, parts)
     router = app.router
-    router.add_put(USER_PATH, put)
-    router.add_get(USER_PATH, get)
-    router.add_patch(USER_PATH, patch)
-    router.add_delete(USER_PATH, erase)
-    router.add_put(USER_PATH + "/devices/{device}", put_device)
-    router.add_delete(USER_PATH + "/devices/{device}", delete_device)
-    router.add_put(USER_PATH + "/preferences", put_preferences)
+    user = people.pattern(USER_PATH)
+    router.add_put(user, put)
+    router.add_get(user, get)
+    router.add_patch(user, patch)
+    router.add_delete(user, erase)
+    router.add_put(people.pattern(_DEVICE_PATH), put_device)
+    router.add_delete(people.pattern(_DEVICE_PATH), delete_device)
+    router.add_put(user + "/preferences", put_preferences)
     openapi.describe(app, *OPERATIONS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from redis.asyncio import Redis
@@ -195,3 +196,20 @@ async def test_every_operation_is_described(client: Client) -> None:
     _, document = await call(client, "GET", "/openapi.json")
     assert {"put", "get", "patch", "delete"} == set(document["paths"]["/v1/users/{id}"])
     assert "/v1/users/{id}/inbox/stream" in document["paths"]
+
+
+async def test_everybody_who_can_be_sent_to_can_be_read_changed_and_erased_whatever_the_id_holds(
+    client: Client,
+) -> None:
+    path = "/v1/users/" + quote("a/b:{c}%?#{}", safe="")
+    status, written = await call(client, "PUT", path, PROFILE)
+    assert (status, written["user_id"]) == (200, "a/b:{c}%?#{}")
+    assert (await call(client, "PUT", f"{path}/devices/{quote('{d}', safe='')}", {"token": "t", "platform": "ios"}))[
+        0
+    ] < 300
+    assert (await call(client, "GET", f"{path}/notifications"))[0] == 200
+    assert (await call(client, "GET", f"{path}/inbox"))[0] == 200
+    assert (await call(client, "GET", "/v1/suppressions/email/" + quote("{x}@example.org", safe="")))[1]["detail"] != (
+        "there is nothing at this address"
+    )
+    assert (await call(client, "DELETE", path))[0] == 202

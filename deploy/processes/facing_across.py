@@ -6,7 +6,7 @@ import secrets
 
 from deploy import ground as grounds
 from deploy import senders
-from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run, telling
+from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, GATHER_REPORTS_S, engine, run, telling
 from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.settings import Settings
@@ -57,7 +57,7 @@ async def route_callbacks(settings: Settings) -> None:
             ground.topics,
             ground.clock,
         )
-        await run(ground, engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_FAST_S))
+        await run(ground, engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_REPORTS_S))
 
 
 async def route_recipients(settings: Settings) -> None:

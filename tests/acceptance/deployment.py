@@ -173,18 +173,22 @@ def emptied(redis_url: str) -> Iterator[None]:
     """Nothing of an earlier run is in this database, and nothing of this run stays."""
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
-        yield
-        client.flushdb()
+        try:
+            yield
+        finally:
+            client.flushdb()
 
 
 @contextlib.contextmanager
 def removed_topics(kafka: str, prefix: str) -> Iterator[None]:
     """Every topic that begins with the prefix is deleted on the way out."""
-    yield
-    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
-    names = [name for name in admin.list_topics(timeout=BROKER_TIMEOUT_S).topics if name.startswith(prefix)]
-    for deleted in admin.delete_topics(names).values() if names else ():
-        deleted.result(timeout=BROKER_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
+        names = [name for name in admin.list_topics(timeout=BROKER_TIMEOUT_S).topics if name.startswith(prefix)]
+        for deleted in admin.delete_topics(names).values() if names else ():
+            deleted.result(timeout=BROKER_TIMEOUT_S)
 
 
 def database(redis_url: str, number: int) -> str:

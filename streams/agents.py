@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.types import TP
 from yarl import URL
 
 from schemas import codec
@@ -94,6 +95,13 @@ class FaustProcess:
 
     def stop(self) -> None:
         self._stop.set()
+
+    async def read_again(self, topic: str, partition: int, offset: int) -> None:
+        """Has an owned partition read from this offset on; what is read twice is merged once."""
+        place = TP(topic, partition)
+        if place in self.app.consumer.assignment():
+            await self.app.consumer.seek(place, offset)
+            self.app.consumer.resume_partitions({place})
 
     def fail(self, error: BaseException) -> None:
         """Ends `run` with this error. Whatever is in work is neither acknowledged nor committed."""

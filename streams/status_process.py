@@ -12,6 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -65,8 +66,8 @@ class StatusProcess:
         self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced)
         self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
-        self._watch = Watch(self._flow, reader, topics, clock)
         self._faust = agents.merging(topics, options.faust, self._flow)
+        self._watch = Watch(self._flow, reader, topics, clock, partial(self._faust.read_again, topics.status))
         self.settled = self._faust.settled
         self.view: web.Application = StatusView(self._flow, self._owner, options.partition_count).app()
 

@@ -134,9 +134,9 @@ class StatusTable:
                 continue
             notification = self._notification_id(work, index)
             # A recipient is public once something happened to it: `campaign.state` tells how many wait.
-            is_only_planned = touched.before.plan is None and is_campaign(work.key)
+            of_campaign = is_campaign(work.key)
             for name, shown in told:
-                if is_only_planned and name and shown.state == PLANNED_ONLY:
+                if of_campaign and name and shown.state == PLANNED_ONLY:
                     continue
                 states[shown.state] += 1
                 message = _delivery_state(work, touched, notification, name, shown)

@@ -1,8 +1,11 @@
-"""Ends a status process that owns records it does not process: alive for its group, dead for everybody else."""
+"""Wakes, and at last ends, a status process that owns records it does not process: alive for its group, dead for
+everybody else. Seen now and then right after a restore: Faust has the partition, and no fetch brings anything.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from schemas.clock import Clock
 from schemas.errors import Transient
@@ -13,16 +16,22 @@ from streams.status_flow import StatusFlow
 log = logging.getLogger(__name__)
 
 STALLED_AFTER_S = 60.0
+READ_AGAIN_AFTER_S = 5.0
+ReadAgain = Callable[[int, int], Awaitable[None]]
+"""Has this partition read again from this offset on."""
 
 
 class Watch:
     """Compares what the log holds with what was merged."""
 
-    def __init__(self, flow: StatusFlow, reader: LogReader, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self, flow: StatusFlow, reader: LogReader, topics: Topics, clock: Clock, read_again: ReadAgain
+    ) -> None:
         self._flow = flow
         self._reader = reader
         self._topics = topics
         self._clock = clock
+        self._read_again = read_again
         self._seen: dict[int, tuple[int, float]] = {}
 
     async def check(self) -> None:
@@ -43,4 +52,7 @@ class Watch:
                 since = now
             elif now - since > STALLED_AFTER_S:
                 raise Transient(f"{self._topics.status}/{partition} stands at {done} of {end} for {now - since:.0f} s")
+            elif now - since > READ_AGAIN_AFTER_S:
+                log.warning("status_watch.reading_again", extra={"partition": partition, "at": done, "end": end})
+                await self._read_again(partition, done)
             self._seen[partition] = done, since

@@ -173,15 +173,24 @@ async def test_a_sweep_goes_through_a_partition_of_many_rows(tmp_path: Path, mon
     assert not any(b"/" in key for key, _ in road.store.slice(0, b"default/", 10))
 
 
-async def test_a_process_with_work_that_stands_still_for_a_minute_ends_itself(road: StatusRoad) -> None:
-    watch = Watch(road.flow, road.log, TOPICS, road.clock)
+async def test_a_partition_that_stands_still_is_read_again_and_after_a_minute_its_process_ends(
+    road: StatusRoad,
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    async def read_again(partition: int, offset: int) -> None:
+        asked.append((partition, offset))
+
+    watch = Watch(road.flow, road.log, TOPICS, road.clock, read_again)
     await watch.check()
     road.clock.advance(10 * 60_000)
     await watch.check()
     await road.write(batch(planned("email")))
     await watch.check()
+    assert asked == []
     road.clock.advance(STALLED_AFTER_S * 500)
     await watch.check()
+    assert asked == [(0, 0)]
     road.log.fail = True
     road.clock.advance(STALLED_AFTER_S * 10_000)
     await watch.check()

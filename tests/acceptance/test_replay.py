@@ -20,7 +20,7 @@ async def test_a_lane_replayed_in_front_of_two_workers_calls_nobody_again(world:
     users = [world.name(f"guest{number}") for number in range(60)]
     lines = [{"user_id": user, "params": {"name": user}, "to": people.to_phone(user)} for user in users]
     campaign = await world.campaign("offer", lines)
-    told = await world.until_finished(campaign)
+    told = await world.until_told(campaign, lambda seen: seen["outcomes"] == {"delivered": 60}, "is delivered")
     calls = (await world.ledger(SMS))["calls"]
 
     lane = world.topics.lane(Channel.SMS, Priority.BULK)

@@ -32,7 +32,7 @@ def deployment(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, redis_url: str
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("deployment")
-    with deployments.running(folder, kafka_bootstrap, deployments.database(redis_url, DATABASE), TEMPLATES) as running:
+    with deployments.running(folder, kafka_bootstrap, _own_database(redis_url), TEMPLATES) as running:
         request.config.stash[_DEPLOYMENT] = running
         yield running
 

@@ -24,6 +24,7 @@ from deploy import children, ready
 from deploy.local import places
 from schemas.topics import Topics
 
+SETTINGS = "tidings.toml"
 COMMAND = Path(sys.executable).with_name("tidings")
 READY_WITHIN_S = 240
 BROKER_TIMEOUT_S = 30
@@ -121,23 +122,34 @@ class Deployment:
 @contextlib.contextmanager
 def running(folder: Path, kafka: str, redis_url: str, templates: Path) -> Iterator[Deployment]:
     """A whole deployment with a topic prefix of its own, ready; everything it made is removed on the way out."""
+    limits = {"push_per_s": PUSH_PER_S, "push_burst": PUSH_BURST, "sms_per_s": SMS_PER_S, "sms_burst": SMS_BURST}
+    with outside(folder, kafka, redis_url, templates, _SETTINGS, lease_s=LEASE_S, **limits) as found, up(found):
+        yield found
+
+
+@contextlib.contextmanager
+def outside(
+    folder: Path, kafka: str, redis_url: str, templates: Path, settings: str, **given: object
+) -> Iterator[Deployment]:
+    """The file of settings made from this text, and its simulators; `up` starts the roles."""
     prefix = f"acc-{secrets.token_hex(3)}."
     ports = dict(zip(("api", "callbacks", "http", "smtp"), free_ports(4), strict=True))
-    settings = folder / "tidings.toml"
-    limits = {"push_per_s": PUSH_PER_S, "push_burst": PUSH_BURST, "sms_per_s": SMS_PER_S, "sms_burst": SMS_BURST}
-    given = {"prefix": prefix, "kafka": kafka, "redis": redis_url, "templates": templates, "secret": SECRET}
-    settings.write_text(_SETTINGS.format(**given, **ports, **limits, lease_s=LEASE_S))
+    places_ = {"prefix": prefix, "kafka": kafka, "redis": redis_url, "templates": templates, "secret": SECRET}
+    (folder / SETTINGS).write_text(settings.format(**places_, **ports, **given))
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    found = Deployment(
-        folder, folder / "logs", urls["api"], urls["callbacks"], urls["http"], kafka, redis_url, Topics(prefix)
-    )
     with (
         emptied(redis_url),
         removed_topics(kafka, prefix),
-        program(folder, ("simulate", "--config", str(settings))),
-        program(folder, ("up", "--config", str(settings))),
+        program(folder, ("simulate", "--config", str(folder / SETTINGS))),
     ):
-        yield found
+        yield Deployment(
+            folder, folder / "logs", urls["api"], urls["callbacks"], urls["http"], kafka, redis_url, Topics(prefix)
+        )
+
+
+def up(deployment: Deployment) -> contextlib.AbstractContextManager[None]:
+    """Every role, as the file of settings says now."""
+    return program(deployment.folder, ("up", "--config", str(deployment.folder / SETTINGS)))
 
 
 @contextlib.contextmanager

@@ -132,6 +132,8 @@ def make_app(role: str, topics: Topics, options: FaustOptions, **settings: Any) 
     options.data_dir.mkdir(parents=True, exist_ok=True)
     return faust.App(
         topics.group(role),
+        # Its variables (PROCESSING_GUARANTEE, STREAM_WAIT_EMPTY, ...) would outvote everything below.
+        env={},
         broker=_brokers(options.kafka),
         broker_credentials=_credentials(options.kafka),
         datadir=str(options.data_dir),

@@ -175,6 +175,7 @@ def make_app(tmp_path: Path, **options: Any) -> faust.App:
 
 
 def test_exactly_once_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """K09."""
     with pytest.raises(Misconfigured, match="at_least_once"):
         make_app(tmp_path, processing_guarantee="exactly_once")
 
@@ -191,6 +192,18 @@ def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
     assert (conf.web_enabled, conf.topic_disable_leader, conf.topic_allow_declare) == (False, True, False)
     assert (conf.broker_max_poll_records, conf.stream_buffer_maxsize, conf.producer_acks) == (500, 2000, -1)
     assert conf.producer_max_request_size == 1_048_576
+
+
+def test_nothing_in_the_environment_changes_how_an_application_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K09. Faust prefers variables to what it is told in code, and their names are anybody's."""
+    for name in ("PROCESSING_GUARANTEE", "STREAM_WAIT_EMPTY", "BROKER_COMMIT_INTERVAL", "CONSUMER_AUTO_OFFSET_RESET"):
+        monkeypatch.setenv(name, {"PROCESSING_GUARANTEE": "exactly_once", "STREAM_WAIT_EMPTY": "0"}.get(name, "77"))
+    conf = make_app(tmp_path).conf
+    assert conf.processing_guarantee.value == "at_least_once"
+    assert (conf.stream_wait_empty, conf.consumer_auto_offset_reset) == (True, "earliest")
+    assert conf.broker_commit_interval == agents.FaustOptions({}, tmp_path).commit_every_s
 
 
 async def test_an_empty_fetch_does_not_hold_up_a_restore_for_a_second_and_a_half(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import zoneinfo
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_settings import NoDecode
+
+from producers.callbacks import signatures
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -55,13 +55,7 @@ def _as_list(value: Any) -> Any:
 def _webhook_secrets(values: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     """The text of a wrong secret is never shown."""
     for value in values:
-        text = value.get_secret_value()
-        try:
-            key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
-        except binascii.Error:
-            key = b""
-        if not text.startswith("whsec_") or not 16 <= len(key) <= 64:
-            raise ValueError('must be "whsec_" followed by base64 of 24 to 64 random bytes')
+        signatures.key_of(value.get_secret_value())
     if len(values) > 2:
         raise ValueError("give one secret, or two during a rotation")
     return values

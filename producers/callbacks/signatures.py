@@ -30,7 +30,10 @@ class StandardWebhooks:
         """Raises Misconfigured, naming the provider and never the secret."""
         if not 1 <= len(secrets) <= 2:
             raise Misconfigured(f"[providers.{provider}] callback_secret: give one secret, or two during a rotation")
-        self._secrets = [_key(provider, secret) for secret in secrets]
+        try:
+            self._secrets = [key_of(secret) for secret in secrets]
+        except ValueError as error:
+            raise Misconfigured(f"[providers.{provider}] callback_secret {error}") from None
 
     def verify(self, headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
         """Whether one of our secrets signed exactly this body, lately. Never raises."""
@@ -63,17 +66,19 @@ def _is_recent(timestamp: str, now_s: float) -> bool:
     return abs(now_s - int(timestamp)) <= TOLERANCE_S
 
 
-def _key(provider: str, secret: str) -> bytes:
-    """The bytes of a secret "whsec_<base64>", padding optional."""
-    where = f"[providers.{provider}] callback_secret"
+def key_of(secret: str) -> bytes:
+    """The bytes of a secret "whsec_<base64>", padding optional.
+
+    Raises ValueError saying what is wrong, without the secret.
+    """
     if not secret.startswith(_PREFIX):
         hint = "; it was pasted with something in front" if _PREFIX in secret else ""
-        raise Misconfigured(f"{where} must begin with {_PREFIX}{hint}")
+        raise ValueError(f"must begin with {_PREFIX}{hint}")
     text = secret.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise Misconfigured(f"{where} is not base64 after {_PREFIX}") from None
+        raise ValueError(f"is not base64 after {_PREFIX}") from None
     if len(key) not in SECRET_BYTES:
-        raise Misconfigured(f"{where} has {len(key)} bytes; it must have {SECRET_BYTES[0]} to {SECRET_BYTES[-1]}")
+        raise ValueError(f"has {len(key)} bytes; it must have {SECRET_BYTES[0]} to {SECRET_BYTES[-1]}")
     return key

@@ -114,6 +114,7 @@ async def test_the_raw_callback_is_in_the_log_byte_for_byte_and_without_its_sign
 async def test_every_bad_signature_gets_one_and_the_same_401_and_nothing_is_written(
     world: World, client: Client
 ) -> None:
+    """P54: malformed headers among them."""
     body = b'{"type": "complained"}'
     good = world.signed(body)
     answers = set()

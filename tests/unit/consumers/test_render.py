@@ -51,6 +51,7 @@ Hello {{ name }}{% endblock %}
 
 
 def test_a_name_is_plain_in_subject_and_text_and_escaped_in_html(tmp_path: Path) -> None:
+    """N54"""
     content = rendered(write(tmp_path, "email.de.j2", EMAIL), channel=Channel.EMAIL)
     assert content.subject == f"Hello {PLAIN}"
     assert content.text == f"Hello {PLAIN}"
@@ -58,6 +59,7 @@ def test_a_name_is_plain_in_subject_and_text_and_escaped_in_html(tmp_path: Path)
 
 
 def test_sms_and_push_show_a_name_as_its_owner_writes_it(tmp_path: Path) -> None:
+    """N54"""
     write(tmp_path, "push.de.j2", "{% block title %}{{ name }}{% endblock %}{% block text %}{{ name }}!{% endblock %}")
     content = rendered(tmp_path, channel=Channel.PUSH)
     assert (content.title, content.text) == (PLAIN, PLAIN + "!")

@@ -105,7 +105,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     [
         ("rate_per_s = 5000", "rate_pr_s = 5000", "tidings.toml:16: providers.gateway.rate_pr_s: unknown setting"),
         ('providers = ["gateway"] ', 'providers = ["gatway"] ', "tidings.toml:10: channels.push.providers: there"),
-        ("whsec_MfKQ9r8GKYqr", "whsec_!", 'tidings.toml:19: providers.gateway.callback_secret: must be "whsec_"'),
+        ("whsec_MfKQ9r8GKYqr", "whsec_!", "tidings.toml:19: providers.gateway.callback_secret: is not base64"),
+        ("whsec_MfKQ9r8GKYqr", "MfKQ9r8GKYqr", "providers.gateway.callback_secret: must begin with whsec_"),
         ("timeout_s = 5\n", "timeout_s = 9\n", "tidings.toml:18: providers.gateway.timeout_s: must not be above"),
         ('"Europe/Berlin"', '"Europe/Berln"', "tidings.toml:33: tenants.default.time_zone: 'Europe/Berln' is no"),
         ("burst = 20\n", "burst = 1\n", "tidings.toml:30: providers.texter.burst"),
@@ -171,7 +172,17 @@ def test_a_secret_may_come_from_the_environment(tmp_path: Path, monkeypatch: pyt
 def test_a_third_secret_or_a_torn_one_is_refused_and_not_shown(tmp_path: Path) -> None:
     assert "callback_secret: give one secret, or two" in _refusal(tmp_path, ROTATION + f'["{OLD}", "{NEW}", "{OLD}"]')
     torn = _refusal(tmp_path, ROTATION + f'["{OLD}", "whsec_t0rn"]')
-    assert 'callback_secret: must be "whsec_"' in torn and "t0rn" not in torn
+    assert "callback_secret: has 3 bytes; it must have 16 to 64" in torn and "t0rn" not in torn
+
+
+def test_a_secret_pasted_with_something_in_front_is_refused_and_one_without_padding_is_taken(tmp_path: Path) -> None:
+    """P53"""
+    pasted = _refusal(tmp_path, ROTATION + f'"v1,{OLD}"')
+    assert "callback_secret: must begin with whsec_; it was pasted with something in front" in pasted
+    assert OLD not in pasted
+    unpadded = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS"
+    (taken,) = _load(tmp_path, ROTATION + f'"{unpadded}"').providers["gateway"].callback_secret
+    assert taken.get_secret_value() == unpadded
 
 
 def test_short_leases_for_tests_are_allowed_when_they_fit(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def webhooks() -> StandardWebhooks:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
 def test_known_answers(vector: dict[str, Any]) -> None:
+    """P54: a malformed header among them."""
     given_ = vector["input"]
     headers = {f"webhook-{name}": given_[f"webhook_{name}"] for name in ("id", "timestamp", "signature")}
     verifier = StandardWebhooks("gateway", given_["secrets"])
@@ -82,6 +83,7 @@ def test_during_a_rotation_both_secrets_are_good_and_afterwards_only_the_new_one
     ],
 )
 def test_a_bad_secret_stops_the_start_and_is_not_repeated_in_the_message(secret: str) -> None:
+    """P53: one pasted with "v1," in front among them."""
     with pytest.raises(Misconfigured, match="gateway") as refused:
         StandardWebhooks("gateway", [secret])
     assert SECRET.removeprefix("whsec_") not in str(refused.value)
@@ -103,5 +105,6 @@ header = st.text(st.characters(codec=None, exclude_characters="\n\r\0"), max_siz
     body=st.binary(),
 )
 def test_no_header_makes_it_raise(message_id: str, timestamp: str, signature: str, body: bytes) -> None:
+    """P54"""
     headers = {"webhook-id": message_id, "webhook-timestamp": timestamp, "webhook-signature": "v1," + signature}
     assert not StandardWebhooks("gateway", [SECRET]).verify(headers, body, NOW_S)

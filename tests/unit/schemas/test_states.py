@@ -97,6 +97,7 @@ def test_a_call_is_never_hidden_by_a_wait_or_end_of_its_generation(known: Delive
     ],
 )
 def test_late_callbacks_do_not_turn_a_status_back(events: list[StatusEvent], expected: str) -> None:
+    """N45, P24: in every order, and told twice."""
     for order in permutations(events):
         assert shown(*order) == expected
         assert shown(*order, *order) == expected

@@ -41,18 +41,32 @@ def of(ledger: dict[str, Any], service: str) -> dict[str, int]:
     return {"sends": 0, "repeats": 0, "distinct_keys": 0, "distinct_recipients": 0, **found}
 
 
-async def calls_left_open(redis_url: str, taken_before_ms: int) -> int:
-    """Claims without a verdict whose lease ended or ends before this time: the calls a dead worker had in flight.
+async def open_calls(redis_url: str, taken_before_ms: int) -> dict[bytes, bytes]:
+    """Claims without a verdict whose lease ends before this time: claim -> its holder's token."""
+    found = await _claims(redis_url, None)
+    return {
+        key: entry.token for key, entry in found.items() if entry.is_open() and entry.lease_end_ms <= taken_before_ms
+    }
 
-    Asked a while after the kill, when every living worker has settled what it began before.
+
+async def left_open(redis_url: str, open_before: dict[bytes, bytes]) -> int:
+    """How many of these calls their holders never settled: still open, or taken over since.
+
+    Asked a while after a kill, when every living worker has settled what it began before.
     """
+    found = await _claims(redis_url, list(open_before))
+    return sum(
+        entry.takeovers > 0 or (entry.is_open() and entry.token == open_before[key]) for key, entry in found.items()
+    )
+
+
+async def _claims(redis_url: str, wanted: list[bytes] | None) -> dict[bytes, claims.Entry]:
+    """These claims, or all there are."""
     redis = redis_client.connect(redis_url, Epoch())
     try:
-        count = 0
-        async for key in redis.scan_iter(match=_CLAIMS, count=1000):
-            raw = await redis.get(key)
-            entry = claims.unpacked_entry(raw) if raw else None
-            count += entry is not None and entry.is_open() and entry.lease_end_ms <= taken_before_ms
-        return count
+        if wanted is None:
+            wanted = [key async for key in redis.scan_iter(match=_CLAIMS, count=1000)]
+        raws = await redis.mget(wanted) if wanted else []
+        return {key: claims.unpacked_entry(raw) for key, raw in zip(wanted, raws, strict=True) if raw}
     finally:
         await redis.aclose()

@@ -26,9 +26,14 @@ async def test_a_killed_worker_leaves_nobody_out_and_repeats_at_most_its_calls_i
     campaign = await world.campaign("news", people.readers(users))
     await world.until(lambda: world.ledger(PUSH), lambda seen: seen["sends"] > size * 0.3, "a third is sent")
     world.kill("work-push.bulk")
-    taken_before_ms = int((time.time() + deployment.LEASE_S) * 1000)
+    lease_end_ms = int((time.time() + deployment.LEASE_S) * 1000)
+    open_at_kill = {
+        key: entry.token
+        for key, entry in (await _claims(world, campaign, users)).items()
+        if entry.is_open() and entry.lease_end_ms <= lease_end_ms
+    }
     await asyncio.sleep(SETTLED_S)
-    in_flight = await _calls_left_open(world, campaign, users, taken_before_ms)
+    in_flight = _left_open(open_at_kill, await _claims(world, campaign, users))
 
     told = await world.until_finished(campaign)
     assert told["status"] == "processed"
@@ -71,10 +76,18 @@ async def test_a_request_asked_many_times_at_once_is_one_notification(world: Wor
     assert await world.calls(PUSH, [people.push_key(key)]) == {people.push_key(key): (1, 1)}
 
 
-async def _calls_left_open(world: World, campaign: str, users: Sequence[str], taken_before_ms: int) -> int:
-    """Claims without a verdict that were taken before the kill: what the dead worker had in flight."""
+async def _claims(world: World, campaign: str, users: Sequence[str]) -> dict[bytes, claims.Entry]:
     wanted = zip(users, people.reader_keys(campaign, users), strict=True)
     places = [keys.redis_claim(people.TENANT, user, key) for user, key in wanted]
     async with redis.asyncio.Redis.from_url(world.deployment.redis_url) as client:
-        entries = [claims.unpacked_entry(raw) for raw in await client.mget(places) if raw]
-    return sum(1 for entry in entries if entry.is_open() and entry.lease_end_ms <= taken_before_ms)
+        raws = await client.mget(places)
+    return {place: claims.unpacked_entry(raw) for place, raw in zip(places, raws, strict=True) if raw}
+
+
+def _left_open(open_before: dict[bytes, bytes], found: dict[bytes, claims.Entry]) -> int:
+    """How many of these calls their holders never settled: still theirs and open, or taken over since."""
+    return sum(
+        entry.takeovers > 0 or (entry.is_open() and entry.token == open_before[key])
+        for key, entry in found.items()
+        if key in open_before
+    )

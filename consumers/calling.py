@@ -27,7 +27,7 @@ _SUPPRESSED_BY_REPORTS = frozenset({Channel.EMAIL, Channel.SMS})
 Judge = Callable[[Sending, Outcome, Seat], Verdict]
 """What follows from a provider's answer: `judging.OutcomeJudge.judge`."""
 Gap = Callable[[str], Awaitable[None]]
-"""Tests stop a worker here: after_claim, after_send, after_settle."""
+"""As `schemas.gaps.Gap`, and may wait: tests let other things happen meanwhile."""
 
 
 _outcomes = lru_cache(metrics.OUTCOMES.labels)
@@ -63,6 +63,8 @@ class Caller:
         content = self._ready(sending, seat)
         if content is None or not await self._pays(sending, seat):
             return
+        if self._gap is not None:
+            await self._gap("before_send")
         outcome, reference = await self._ask(sending, seat, content)
         if self._gap is not None:
             await self._gap("after_send")

@@ -24,6 +24,7 @@ from consumers.loop.outbox import Entry, Outbox, OutboxOptions, Park
 from consumers.loop.tracker import Tracker
 from schemas import metrics
 from schemas.clock import Clock, SystemClock
+from schemas.gaps import Gap
 from schemas.records import Answer, Defer, Done, Handler, LogReader, Publisher, Record
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ class Engine:
     """Runs one handler on some topics.
 
     park makes the answer that parks a record (see dead_letters.DeadLetters.parked). reader is needed where more may
-    be deferred than fits in memory. gap is called by name where a crash matters ("after_publish", "before_commit");
-    exit_process ends a process whose client hangs on closing.
+    be deferred than fits in memory. gap: see `schemas/gaps.py`. exit_process ends a process whose client hangs on
+    closing.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Engine:
         rng: Random,
         clock: Clock | None = None,
         reader: LogReader | None = None,
-        gap: Callable[[str], None] = lambda name: None,
+        gap: Gap | None = None,
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
         clock = clock or SystemClock()

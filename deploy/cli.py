@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import sys
+from contextvars import ContextVar
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from deploy import fork_client, logs, roles, running, settings, up
 from schemas.errors import Misconfigured, TidingsError, Transient
+from schemas.gaps import Gap
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
 route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.")
@@ -31,6 +33,7 @@ local = typer.Typer(no_args_is_help=True, help="Kafka and Redis on this machine,
 for name, group in (("route", route), ("streams", streams), ("keys", keys), ("users", users), ("local", local)):
     app.add_typer(group, name=name)
 
+_gap: ContextVar[Gap | None] = ContextVar("gap", default=None)
 out = Console()
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="TIDINGS_CONFIG", help="tidings.toml; default: the one here.")
@@ -38,8 +41,9 @@ Config = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
-def main() -> None:
-    """The console script."""
+def main(gap: Gap | None = None) -> None:
+    """The console script. gap: for the role that is run, see `schemas/gaps.py`."""
+    _gap.set(gap)
     try:
         app()
     except* Misconfigured as wrong:
@@ -67,7 +71,7 @@ def _run_role(room: str, role: str, config: Path | None, *arguments: Any) -> Non
     logs.set_up(role)
     processes = importlib.import_module(f"deploy.processes.{room}")
     name = role.partition(" ")[0] if room == "facing_out" else role.replace(" ", "_")
-    running.run(role, lambda: getattr(processes, name)(chosen, *arguments))
+    running.run(role, lambda: getattr(processes, name)(chosen, *arguments, gap=_gap.get()))
 
 
 @app.command()

@@ -58,7 +58,17 @@ def engine(
         deferred=deferred or DeferredOptions(),
     )
     park = park or DeadLetters(ground.topics, ground.clock).parked
-    made = Engine(handler, publisher, options, ground.kafka, park, rng=ground.rng, clock=ground.clock, reader=reader)
+    made = Engine(
+        handler,
+        publisher,
+        options,
+        ground.kafka,
+        park,
+        rng=ground.rng,
+        clock=ground.clock,
+        reader=reader,
+        gap=ground.gap,
+    )
     ground.health.needs(lambda: made.healthy)
     return made
 

@@ -23,6 +23,7 @@ from deploy.settings import Settings
 from producers.publisher import KafkaPublisher, PublisherOptions
 from schemas import keys, policies
 from schemas.clock import SystemClock
+from schemas.gaps import Gap
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.inbox import RedisInbox
@@ -50,7 +51,7 @@ class Identity:
 class Ground:
     """One process's ground. `stack` closes what it opened, in reverse. rng is seeded by the system.
 
-    health: gathers what the process needs to be able to work.
+    health: gathers what the process needs to be able to work. gap: see `schemas/gaps.py`.
     """
 
     settings: Settings
@@ -65,6 +66,7 @@ class Ground:
     rng: random.Random
     policies: policies.Policies
     health: watch.Health
+    gap: Gap | None = None
 
     def publisher(self, linger_ms: float) -> KafkaPublisher:
         """The process's one way into the log. linger_ms: about 1 for latency, 20 for throughput."""
@@ -112,7 +114,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Ground]:
+async def opened(settings: Settings, gap: Gap | None = None) -> AsyncIterator[Ground]:
     """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
     kafka = settings.kafka.client()
     topics = catalogue.topics_of(settings)
@@ -134,13 +136,14 @@ async def opened(settings: Settings) -> AsyncIterator[Ground]:
             rng=random.Random(),
             policies=policies.read_policies(settings.templates.path),
             health=watch.Health(),
+            gap=gap,
         )
 
 
 @asynccontextmanager
-async def watched(settings: Settings) -> AsyncIterator[Ground]:
+async def watched(settings: Settings, gap: Gap | None = None) -> AsyncIterator[Ground]:
     """The ground of a process that serves nobody: it gets a door for those who watch it."""
-    async with opened(settings) as ground, watch.door(ground.health, settings.metrics.listen):
+    async with opened(settings, gap) as ground, watch.door(ground.health, settings.metrics.listen):
         yield ground
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+from consumers import calling
 from consumers.breaker import Breaker, BreakerOptions, Gate
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
@@ -27,6 +28,7 @@ from deploy.settings import Settings
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from retry_topics.ladder import LadderOptions
+from schemas.gaps import Gap
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
 from schemas.trips import Trips
@@ -93,7 +95,17 @@ async def _worker(ground: Ground, channel: Channel, priority: Priority, publishe
         ground.clock,
         _options(settings, channel, priority),
         SettleOptions(every_s=SETTLE_BULK_S if priority is Priority.BULK else SETTLE_FAST_S),
+        None if ground.gap is None else _waiting(ground.gap),
     )
+
+
+def _waiting(gap: Gap) -> calling.Gap:
+    """For those who let a gap take its time."""
+
+    async def passing(name: str) -> None:
+        gap(name)
+
+    return passing
 
 
 def providers_of(settings: Settings, channel: Channel) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
 from schemas.errors import Transient
+from schemas.gaps import Gap
 from schemas.messages import (
     CampaignCursor,
     CampaignRequested,
@@ -76,7 +77,9 @@ class Dispatch:
         clock: Clock,
         ticks: Ticks,
         options: DispatchOptions | None = None,
+        gap: Gap | None = None,
     ) -> None:
+        self._gap = gap
         self._campaigns = campaigns
         self._releases = releases
         self._ahead = ahead
@@ -148,8 +151,10 @@ class Dispatch:
         """Pages first, cursors after their ack."""
         if not (released.pages or released.at_end) or self._leadership.epoch != epoch:
             return
+        self._pass("before_release")
         now_ms = self._clock.now_ms()
         await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])
+        self._pass("after_release")
         for candidate, _ in released.pages:
             metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
         gone: list[Gone] = [(c.campaign, c.request, page) for c, page in released.pages]
@@ -168,6 +173,7 @@ class Dispatch:
             users = [recipient.user_id for recipient in page.page.recipients]
             outgoing += self._ends(request, page.page.page, users, end)
         await self._publisher.publish(outgoing)
+        self._pass("after_ends")
         await self._move_cursors(ended, epoch)
 
     async def _end_missing(self, campaign: Campaign, request: CampaignRequested, end: End, epoch: int) -> None:
@@ -246,6 +252,10 @@ class Dispatch:
     def _state_record(self, state: CampaignState) -> Outgoing:
         key = keys.campaign_key(state.tenant, state.campaign_id)
         return Outgoing(self._topics.campaign_state, key.encode(), codec.encode(state))
+
+    def _pass(self, gap: str) -> None:
+        if self._gap is not None:
+            self._gap(gap)
 
     async def _until_stopped_or(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Waits for either; what still waits when it is time to stop is given up."""

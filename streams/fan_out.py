@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from schemas import keys, metrics
 from schemas.clock import Clock
+from schemas.gaps import Gap
 from schemas.messages import Channel, EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import Reason
@@ -50,7 +51,9 @@ class FanOut:
         clock: Clock,
         rows: StatusReads,
         served: Collection[Channel] = planning.ALL_CHANNELS,
+        gap: Gap | None = None,
     ) -> None:
+        self._gap = gap
         self._policies = policies
         self._rows = rows
         self._served = served
@@ -75,6 +78,8 @@ class FanOut:
         else:
             outgoing = await self._planned(await self._still_due(page, now_ms), policy, now_ms, headers)
         await self._publisher.publish(outgoing)
+        if self._gap is not None:
+            self._gap("after_fan_out")
         metrics.PAGES_FANNED_OUT.inc()
         metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
 
@@ -93,6 +98,8 @@ class FanOut:
         places, repeated = _places(page)
         offers = await self._offers(page, policy, places)
         held = await self._held(page, places, offers)
+        if self._gap is not None:
+            self._gap("after_page_plan")
         row = keys.recipient_address(page.campaign_id, page.page, 0).row
         lanes, plans_ = lane_records.LaneRecords(page, row, self._topics, headers), page_status.Plans(page, row, now_ms)
         events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]

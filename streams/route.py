@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
 from schemas.errors import Poison, Refused
+from schemas.gaps import Gap
 from schemas.messages import Channel, Delivery, EventKind, NotificationRequested, Priority, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import ParkReason, Reason
@@ -84,7 +85,9 @@ class Route:
         clock: Clock,
         purse: grants.Purse | None = None,
         options: RouteOptions | None = None,
+        gap: Gap | None = None,
     ) -> None:
+        self._gap = gap
         self._entries = entries
         self._policies = policies
         self._doors = doors
@@ -109,6 +112,8 @@ class Route:
         if not intakes:
             return
         planned = await self._plans(intakes)
+        if self._gap is not None:
+            self._gap("after_route_plan")
         if self._purse is not None:
             await self._purse.fill(self._wanted(intakes, planned))
         for intake, (plan, owner) in zip(intakes, planned, strict=True):

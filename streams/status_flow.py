@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.errors import Transient
+from schemas.gaps import Gap
 from schemas.records import Outgoing, Publisher, Record
 from schemas.topics import Topics
 from streams.row_store import TOMBSTONE, RowStore
@@ -42,8 +43,15 @@ class StatusFlow:
     store: RowStore
 
     def __init__(
-        self, table: StatusTable, publisher: Publisher, topics: Topics, clock: Clock, options: FlowOptions
+        self,
+        table: StatusTable,
+        publisher: Publisher,
+        topics: Topics,
+        clock: Clock,
+        options: FlowOptions,
+        gap: Gap | None = None,
     ) -> None:
+        self._gap = gap
         self._table = table
         self._publisher = publisher
         self._topics = topics
@@ -131,8 +139,11 @@ class StatusFlow:
 
     async def _carry_out(self, merged: Merged, merged_at: float) -> None:
         await self._publisher.publish(merged.publish)
+        self._pass("after_state")
         self._check_fence(merged_at)
+        self._pass("before_changelog")
         await self.write(merged.written)
+        self._pass("after_rows")
         self._table.applied(merged)
         self.ticks.update(merged.ticks)
         for place, row in merged.written.items():
@@ -147,6 +158,7 @@ class StatusFlow:
             for (partition, key), row in written.items()
         ]
         placed = await self._publisher.publish(outgoing)
+        self._pass("after_changelog")
         by_partition: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
         reached: dict[int, int] = {}
         for ((partition, key), row), place in zip(written.items(), placed, strict=True):
@@ -154,6 +166,10 @@ class StatusFlow:
             reached[partition] = max(reached.get(partition, 0), place.offset)
         for partition, rows in by_partition.items():
             self.store.write(partition, rows, reached[partition])
+
+    def _pass(self, gap: str) -> None:
+        if self._gap is not None:
+            self._gap(gap)
 
     def _check_fence(self, merged_at: float) -> None:
         if (late_s := self._clock.steady_s() - merged_at) > self._options.fence_s:

@@ -20,6 +20,7 @@ from aiohttp import web
 from schemas import keys
 from schemas.clock import Clock
 from schemas.errors import Misconfigured
+from schemas.gaps import Gap
 from schemas.records import LogReader, Publisher
 from schemas.topics import Topics
 from schemas.trips import Trips
@@ -60,10 +61,11 @@ class StatusProcess:
         reader: LogReader,
         trips: Trips,
         clock: Clock,
+        gap: Gap | None = None,
     ) -> None:
         self._options = options
         fenced = FlowOptions(fence_s=options.faust.session_s * FENCE_SHARE)
-        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced)
+        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced, gap)
         self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
         self._faust = agents.merging(topics, options.faust, self._flow)

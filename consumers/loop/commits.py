@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from consumers.loop import starts
 from consumers.loop.tracker import Tracker
 from schemas import metrics
+from schemas.gaps import Gap
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class Commits:
     """tell runs a call on the event loop; on_committed is told after each commit that the broker took."""
 
     def __init__(
-        self, group: str, gap: Callable[[str], None], tell: Callable[..., None], on_committed: Callable[[], None]
+        self, group: str, gap: Gap | None, tell: Callable[..., None], on_committed: Callable[[], None]
     ) -> None:
         self._group = group
         self._gap = gap
@@ -41,7 +42,8 @@ class Commits:
         moved = [tracker for tracker in trackers if self._again or tracker.watermark > tracker.committed]
         if not moved:
             return
-        self._gap("before_commit")
+        if self._gap is not None:
+            self._gap("before_commit")
         self._again = False
         offsets = []
         for tracker in moved:
@@ -57,7 +59,8 @@ class Commits:
 
     def end(self, consumer: Any, trackers: Sequence[Tracker]) -> None:
         """The last commit for these partitions: what is done, and that they ended cleanly."""
-        self._gap("before_commit")
+        if self._gap is not None:
+            self._gap("before_commit")
         self._now(consumer, [(tracker, starts.CLEAN) for tracker in trackers])
 
     def serve_marks(self, consumer: Any) -> None:

@@ -19,6 +19,7 @@ from consumers.loop.tracker import Tracker
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.errors import Misconfigured
+from schemas.gaps import Gap
 from schemas.records import Record
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class KafkaSide:
         kafka: Mapping[str, str],
         kafka_options: options.KafkaOptions,
         clock: Clock,
-        gap: Callable[[str], None],
+        gap: Gap | None,
         exit_process: Callable[[int], None],
     ) -> None:
         self._options = kafka_options

@@ -17,6 +17,7 @@ from consumers.loop.tracker import Tracker
 from retry_topics import dead_letters
 from schemas import codec, keys, messages, metrics, reasons
 from schemas.errors import Poison, Refused, Transient
+from schemas.gaps import Gap
 from schemas.records import Done, Outgoing, Publisher, Record
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Outbox:
         group: str,
         park: Park,
         rng: Random,
-        gap: Callable[[str], None],
+        gap: Gap | None,
         on_finished: Callable[[Sequence[Entry]], None],
         on_broken: Callable[[BaseException], None],
     ) -> None:
@@ -105,12 +106,15 @@ class Outbox:
             self._on_broken(error)
 
     async def _write(self, entries: Sequence[Entry]) -> None:
+        if self._gap is not None:
+            self._gap("before_publish")
         try:
             await self._publish(self._outgoing(entries))
         except (Poison, Refused) as error:
             await self._write_singly(entries, error)
             return
-        self._gap("after_publish")
+        if self._gap is not None:
+            self._gap("after_publish")
         for entry in entries:
             if entry.done.acked is not None:
                 self._acknowledge(entry)

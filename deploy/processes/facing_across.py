@@ -13,6 +13,7 @@ from deploy.settings import Settings
 from producers import requests
 from producers.callbacks import http_provider
 from retry_topics.dead_letters import DeadLetters
+from schemas.gaps import Gap
 from schemas.messages import Channel, NotificationRequested, Priority
 from streams.backlog import Backlog
 from streams.callbacks import RouteCallbacks
@@ -31,21 +32,21 @@ from streams.route import Doors, Entry, Route
 from streams.ticks import Ticks
 
 
-async def route_requests(settings: Settings) -> None:
+async def route_requests(settings: Settings, gap: Gap | None = None) -> None:
     """Transactional singles to their lanes."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         await _route(ground, "route requests", Priority.TRANSACTIONAL, None)
 
 
-async def route_bulk(settings: Settings) -> None:
+async def route_bulk(settings: Settings, gap: Gap | None = None) -> None:
     """Bulk singles to their lanes, at the pace that dispatch grants."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         await _route(ground, "route bulk", Priority.BULK, Purse(ground.trips("grants"), ground.instance))
 
 
-async def route_callbacks(settings: Settings) -> None:
+async def route_callbacks(settings: Settings, gap: Gap | None = None) -> None:
     """Raw callbacks to status events and suppressions."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         publisher = ground.publisher(FAST_MS)
         readers = {name: http_provider.read for name, used in settings.providers.items() if used.kind == "http"}
         handler = RouteCallbacks(
@@ -60,9 +61,9 @@ async def route_callbacks(settings: Settings) -> None:
         await run(ground, engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_REPORTS_S))
 
 
-async def route_recipients(settings: Settings) -> None:
+async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
     """Profiles, opt-outs, suppressions, cancels and inbox to Redis; rebuilds it when it was lost."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         barred = RedisSuppressions(ground.trips("suppressions"), ground.epoch)
         topic = shared.facet_topic(ground)
@@ -84,9 +85,9 @@ async def route_recipients(settings: Settings) -> None:
         await run(ground, loop, rebuild.run(), once=[rebuild.trusted.wait])
 
 
-async def dispatch(settings: Settings) -> None:
+async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
     """Campaign pages and grants, by one leader."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
         letters = DeadLetters(ground.topics, ground.clock)
         ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
@@ -132,6 +133,7 @@ async def dispatch(settings: Settings) -> None:
             ground.topics,
             ground.clock,
             ticks,
+            gap=ground.gap,
         )
         await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])
 
@@ -162,6 +164,7 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         ground.ids,
         ground.clock,
         purse,
+        gap=ground.gap,
     )
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)

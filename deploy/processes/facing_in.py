@@ -18,14 +18,15 @@ from producers.api import inbox as inbox_routes
 from producers.api import people, suppressions, user_notifications, users
 from producers.api.parts import ApiParts, EntryLogs
 from producers.callbacks import server, signatures
+from schemas.gaps import Gap
 from schemas.records import Publisher
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
 
 
-async def api(settings: Settings) -> None:
+async def api(settings: Settings, gap: Gap | None = None) -> None:
     """The HTTP API."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.opened(settings, gap) as ground:
         publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()
         campaigns = campaign_view.CampaignView(ground.topics, ground.clock)
         await campaigns.open(tails)
@@ -48,6 +49,7 @@ async def api(settings: Settings) -> None:
             policies=ground.policies,
             clock=ground.clock,
             random_bytes=secrets.token_bytes,
+            gap=ground.gap,
         )
         app = api_app.build_app(parts)
         about_people = _people(ground, publisher)
@@ -56,16 +58,16 @@ async def api(settings: Settings) -> None:
         await serve(app, settings.api.listen)
 
 
-async def callbacks(settings: Settings) -> None:
+async def callbacks(settings: Settings, gap: Gap | None = None) -> None:
     """The providers' webhooks."""
-    async with grounds.opened(settings) as ground:
+    async with grounds.opened(settings, gap) as ground:
         verifiers = {
             name: signatures.StandardWebhooks(name, [secret.get_secret_value() for secret in provider.callback_secret])
             for name, provider in settings.providers.items()
             if provider.callback_secret
         }
         parts = server.CallbackParts(
-            ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock
+            ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock, ground.gap
         )
         await serve(server.build_app(parts), settings.callbacks.listen)
 

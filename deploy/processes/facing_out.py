@@ -12,21 +12,22 @@ from deploy.engines import FAST_MS, GATHER_FAST_S, engine, run, together
 from deploy.settings import Settings
 from retry_topics.dead_letters import DeadLetters
 from retry_topics.forwarder import Forwarder, read_behind_ms
+from schemas.gaps import Gap
 from schemas.messages import Channel, Priority
 
 
-async def work(settings: Settings, channel: str, priorities: Sequence[str]) -> None:
+async def work(settings: Settings, channel: str, priorities: Sequence[str], gap: Gap | None = None) -> None:
     """The senders of a channel's lanes."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         lanes = [senders.lane(ground, Channel(channel), Priority(priority)) for priority in priorities]
         first, *others = lanes
         await together(first, *others)
 
 
-async def forward(settings: Settings) -> None:
+async def forward(settings: Settings, gap: Gap | None = None) -> None:
     """Waiting rooms back to lanes, when due."""
     tiers = settings.tiers.by_name_ms()
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         await run(
             ground,
             engine(

@@ -12,15 +12,16 @@ from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.settings import Settings
 from retry_topics.dead_letters import DeadLetters
+from schemas.gaps import Gap
 from streams import agents
 from streams.fan_out import FanOut
 from streams.recipients import RedisProfiles
 from streams.status_process import StatusOptions, StatusProcess
 
 
-async def fan_out(settings: Settings) -> None:
+async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
     """Pages to deliveries."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         publisher = ground.publisher(BULK_MS)
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         expander = FanOut(
@@ -33,6 +34,7 @@ async def fan_out(settings: Settings) -> None:
             ground.clock,
             await shared.reads(ground),
             shared.served(settings),
+            ground.gap,
         )
         letters = DeadLetters(ground.topics, ground.clock)
         process = agents.fanning_out(
@@ -41,9 +43,9 @@ async def fan_out(settings: Settings) -> None:
         await telling(ground.health, process.run(), [process.settled.wait])
 
 
-async def status(settings: Settings) -> None:
+async def status(settings: Settings, gap: Gap | None = None) -> None:
     """Status events to rows, public state and reads."""
-    async with grounds.watched(settings) as ground:
+    async with grounds.watched(settings, gap) as ground:
         publisher = ground.publisher(BULK_MS)
         letters = DeadLetters(ground.topics, ground.clock)
         count = ground.broker.partitions[ground.topics.status]
@@ -59,6 +61,7 @@ async def status(settings: Settings) -> None:
                 ground.log_reader(),
                 ground.trips("status owner"),
                 ground.clock,
+                ground.gap,
             )
             async with serving.serving(process.view, door):
                 await telling(ground.health, process.run(), [process.settled.wait])

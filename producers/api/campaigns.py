@@ -68,6 +68,8 @@ async def _accept(parts: ApiParts, wish: _Wish) -> web.Response:
     requests.campaign(wish.body, wish.campaign_id, wish.tenant, parts.policies, parts.clock.now_ms(), parts.limits)
     upload_id = parts.random_bytes(8).hex()
     written = await _upload(parts, wish, upload_id, write=True)
+    if parts.gap is not None:
+        parts.gap("after_audience")
     first = await _first_request(parts, wish, upload_id, written)
     if first.upload_id != upload_id:
         return _same(first, written)
@@ -89,6 +91,8 @@ async def _first_request(parts: ApiParts, wish: _Wish, upload_id: str, written: 
     key = keys.campaign_key(wish.tenant, wish.campaign_id).encode()
     record = Outgoing(parts.topics.campaign_requests, key, codec.encode(asked), wish.traced.record_headers())
     [placed] = await parts.publisher.publish([record])
+    if parts.gap is not None:
+        parts.gap("after_request")
     try:
         async with asyncio.timeout(SEEN_TIMEOUT_S):
             await parts.campaigns.seen(placed)

@@ -73,7 +73,11 @@ async def _accept(parts: ApiParts, attempt: Attempt, raw: bytes, traced: trace.T
     except BaseException:
         await parts.idempotency.release(attempt)
         raise
+    if parts.gap is not None:
+        parts.gap("after_log")
     await parts.idempotency.finish(attempt, notification_id, requests.starts_in_ms(message, now_ms))
+    if parts.gap is not None:
+        parts.gap("before_answer")
     if attempt.begun is not Begun.UNCHECKED:
         return _accepted(notification_id, {})
     metrics.IDEMPOTENCY_UNCHECKED.labels(attempt.tenant).inc()

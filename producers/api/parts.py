@@ -9,6 +9,7 @@ from aiohttp import web
 
 from producers import auth, campaign_view, idempotency, requests
 from schemas.clock import Clock
+from schemas.gaps import Gap
 from schemas.keys import Ids
 from schemas.policies import Policies
 from schemas.records import LogReader, Publisher
@@ -33,7 +34,10 @@ class EntryLogs:
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """new_token: bytes of chance for request and trace ids. limits: what the door lets through."""
+    """random_bytes: of chance, for request and trace ids. limits: what the door lets through.
+
+    gap: see `schemas/gaps.py`.
+    """
 
     publisher: Publisher
     log: LogReader
@@ -49,6 +53,7 @@ class ApiParts:
     clock: Clock
     random_bytes: Callable[[int], bytes]
     limits: requests.Limits = field(default_factory=requests.Limits)
+    gap: Gap | None = None
 
 
 PARTS = web.AppKey("parts", ApiParts)

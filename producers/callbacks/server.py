@@ -17,6 +17,7 @@ from producers.callbacks import signatures
 from schemas import codec, metrics
 from schemas.clock import Clock
 from schemas.errors import Poison, Transient
+from schemas.gaps import Gap
 from schemas.messages import RawCallback
 from schemas.records import LogReader, Outgoing, Publisher
 from schemas.topics import Topics
@@ -34,13 +35,14 @@ REFUSED = "the request is not signed by us both"
 
 @dataclass(frozen=True, slots=True)
 class CallbackParts:
-    """verifiers: provider name -> its secrets; only these providers may post."""
+    """verifiers: provider name -> its secrets; only these providers may post. gap: see `schemas/gaps.py`."""
 
     publisher: Publisher
     log_reader: LogReader
     topics: Topics
     verifiers: Mapping[str, signatures.StandardWebhooks]
     clock: Clock
+    gap: Gap | None = None
 
 
 PARTS = web.AppKey("parts", CallbackParts)
@@ -75,6 +77,8 @@ async def receive(request: web.Request) -> web.Response:
         return _answer(provider, "log_away", 503, "the log does not answer; post it again")
     except Poison:
         return _answer(provider, "too_long", 413, "the callback does not fit into the log")
+    if parts.gap is not None:
+        parts.gap("after_callback")
     return _answer(provider, "written", 204, "")
 
 

@@ -70,26 +70,28 @@ class KafkaLogReader:
         return await self._with_cursor(None, lambda cursor: cursor.offsets(topic, partition))
 
     async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
         for cursor in self._all:
             await asyncio.to_thread(cursor.close)
-        self._threads.shutdown(wait=False)
 
     async def _fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
         return await self._with_cursor(place, lambda cursor: cursor.fetch(place, last, most))
 
     async def _with_cursor(self, place: Place | None, work: Callable[[_Cursor], T]) -> T:
-        """Runs work in a thread with an idle cursor: the one standing at this place, else the longest idle one."""
-        async with self._free:
-            cursor = next((c for c in self._idle if place is not None and c.at == place), self._idle[0])
-            self._idle.remove(cursor)
-            work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, cursor)
-            try:
-                return await asyncio.shield(work_done)
-            except asyncio.CancelledError:
-                await asyncio.wait([work_done])  # the cursor is free only when its thread has let go of it
-                raise
-            finally:
-                self._idle.append(cursor)
+        """Runs work in a thread with an idle cursor: the one standing at this place, else the longest idle one.
+
+        A caller who goes away does not wait: the cursor is free again when its thread has let go of it.
+        """
+        await self._free.acquire()
+        cursor = next((c for c in self._idle if place is not None and c.at == place), self._idle[0])
+        self._idle.remove(cursor)
+        work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, cursor)
+        work_done.add_done_callback(lambda _: self._give_back(cursor))
+        return await asyncio.shield(work_done)
+
+    def _give_back(self, cursor: _Cursor) -> None:
+        self._idle.append(cursor)
+        self._free.release()
 
 
 Place = tuple[str, int, int]

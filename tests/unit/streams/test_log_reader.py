@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,4 +71,29 @@ async def test_what_was_fetched_already_is_read_on_from_where_the_reader_stands(
     consumer.end = 3
     read = [record.offset async for record in reader.read_range(TOPIC, 0, 0, 2)]
     assert (read, consumer.assigned) == ([0, 1, 2], 1)
+    await reader.close()
+
+
+class Hanging(SilentAtItsEnd):
+    """Asks a broker that does not answer, until it is let go."""
+
+    let_go = threading.Event()
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        assert self.let_go.wait(20)
+        return super().get_watermark_offsets(place, timeout)
+
+
+async def test_whoever_waits_no_longer_is_not_held_up_by_a_broker_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A readiness check has two seconds, a question to a dead broker ten."""
+    monkeypatch.setattr(log_reader, "Consumer", Hanging)
+    reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1))
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.offsets(TOPIC, 0)
+    Hanging.let_go.set()
+    assert await reader.offsets(TOPIC, 0) == (0, 1), "the reader is whole again"
     await reader.close()

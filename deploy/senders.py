@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from consumers import calling
 from consumers.breaker import Breaker, BreakerOptions, Gate
@@ -43,11 +44,22 @@ INAPP_RATE = Rate(5_000.0, 1_000)
 """The inbox is our own: its pace only keeps one campaign from taking all of Redis."""
 
 
-async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
-    """Works one lane until the process is told to stop."""
+def configured(ground: Ground, name: str, publisher: Publisher) -> Provider:
+    """The provider of this name, as the settings say."""
+    if name == INAPP:
+        return InappProvider(ground.topics.inbox, publisher, ground.inbox(), ground.clock)
+    given = ground.settings.providers[name]
+    return HttpProvider(name, _http(given), ground.clock) if given.kind == "http" else _smtp(ground, name, given)
+
+
+MakeProvider = Callable[[Ground, str, Publisher], Provider]
+
+
+async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeProvider = configured) -> None:
+    """Works one lane until the process is told to stop. make: what stands behind the name of a provider."""
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
-    worker = await _worker(ground, channel, priority, publisher)
+    worker = await _worker(ground, channel, priority, publisher, make)
     sending = ground.settings.sending
     loop = engine(
         ground,
@@ -64,10 +76,12 @@ async def lane(ground: Ground, channel: Channel, priority: Priority) -> None:
         await worker.close()
 
 
-async def _worker(ground: Ground, channel: Channel, priority: Priority, publisher: Publisher) -> LaneWorker:
+async def _worker(
+    ground: Ground, channel: Channel, priority: Priority, publisher: Publisher, make: MakeProvider
+) -> LaneWorker:
     settings = ground.settings
     trips = ground.trips("send")
-    made = {name: _provider(ground, name, publisher) for name in providers_of(settings, channel)}
+    made = {name: make(ground, name, publisher) for name in providers_of(settings, channel)}
     for provider in made.values():
         ground.stack.push_async_callback(provider.close)
     seats = [_seat(ground, trips, provider, priority) for provider in made.values()]
@@ -169,13 +183,6 @@ def _ladder(settings: Settings) -> LadderOptions:
     sending = settings.sending
     first_ms, longest_ms = (round(wait_s * 1000) for wait_s in (sending.retry_base_s, sending.retry_cap_s))
     return LadderOptions(sending.tries, first_ms, longest_ms, settings.tiers.by_name_ms())
-
-
-def _provider(ground: Ground, name: str, publisher: Publisher) -> Provider:
-    if name == INAPP:
-        return InappProvider(ground.topics.inbox, publisher, ground.inbox(), ground.clock)
-    given = ground.settings.providers[name]
-    return HttpProvider(name, _http(given), ground.clock) if given.kind == "http" else _smtp(ground, name, given)
 
 
 def _http(given: sections.Provider) -> HttpOptions:

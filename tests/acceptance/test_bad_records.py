@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from schemas import codec, messages
+from schemas import codec, keys, messages
 from schemas.messages import Channel, Priority
 from schemas.topics import MAX_MESSAGE_BYTES, Topics
 from tests.acceptance import people
@@ -91,6 +91,7 @@ async def parked(world: World, topic: str) -> list[Written]:
 
 
 async def test_a_template_that_fails_for_one_person_fails_for_nobody_else(world: World) -> None:
+    """N22: no call and no further try for them, one dead letter; the lane moves on."""
     users = [world.name(f"reader{number}") for number in range(20)]
     lines = people.readers(users)
     lines[7]["params"] = {}
@@ -98,9 +99,13 @@ async def test_a_template_that_fails_for_one_person_fails_for_nobody_else(world:
     told = await world.until_finished(campaign)
     assert told["status"] == "partially_processed"
     assert told["reasons"] == {"template_error": 1}
-    assert [one["user_id"] for one in await world.recipients(campaign, "failed")] == [users[7]]
+    [failed] = await world.recipients(campaign, "failed")
+    assert (failed["user_id"], [one["calls"] for one in failed["deliveries"]]) == (users[7], [0])
     calls = await world.calls(PUSH, people.reader_keys(campaign, users))
     assert sorted(calls.values()) == [(0, 0)] + [(1, 1)] * 19
+    letters = await parked(world, world.topics.lane(Channel.PUSH, Priority.BULK))
+    mine = [letter for letter in letters if letter.key == keys.user_key(people.TENANT, users[7]).encode()]
+    assert [letter.header("tid-error-class") for letter in mine] == ["template_error"]
 
 
 async def test_a_wrong_line_far_into_a_stream_refuses_it_whole_and_names_the_line(world: World) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
 
 from deploy.simulators.callbacks import signature
-from tests.acceptance import deployment, people
-from tests.acceptance.world import SMS, World
+from tests.acceptance import deployment, people, webhooks
+from tests.acceptance.world import PUSH, SMS, World
 
 
 async def sent_sms(world: World, user: str) -> tuple[str, str]:
@@ -35,6 +36,7 @@ async def state(world: World, notification_id: str) -> str:
 
 
 async def test_a_late_or_repeated_report_never_turns_a_status_back(world: World) -> None:
+    """N45"""
     sent, reference = await sent_sms(world, world.name("ann"))
     for types, shown in (
         (("delivered",), "delivered"),
@@ -47,6 +49,56 @@ async def test_a_late_or_repeated_report_never_turns_a_status_back(world: World)
     ):
         assert await report(world, *types, reference=reference) == 204
         assert await state(world, sent) == shown, types
+
+
+async def test_a_delivery_told_after_a_permanent_failure_changes_nothing(world: World) -> None:
+    """N45"""
+    sent, reference = await sent_sms(world, world.name("ann"))
+    for types in (("undelivered",), ("delivered",), ("undelivered", "delivered")):
+        assert await report(world, *types, reference=reference) == 204
+        assert await state(world, sent) == "undelivered", types
+
+
+async def test_reports_of_a_providers_own_kinds_stay_in_the_log_and_turn_nothing_back(world: World) -> None:
+    """P24"""
+    sent, reference = await sent_sms(world, world.name("ann"))
+    for kind in ("delivered", "sent", "sending", "delivered"):
+        assert await report(world, kind, reference=reference) == 204
+        assert await state(world, sent) == "delivered", kind
+    raw = [record.value or b"" for record in await world.records(world.topics.callbacks)]
+    assert sum(reference.encode() in value for value in raw) == 4
+
+
+async def test_reports_that_race_with_each_other_and_with_our_own_mark_leave_everyone_delivered(world: World) -> None:
+    """P25: two webhooks for each of 500, posted at once while the calls themselves are still open."""
+    size, seen = 500, set[str]()
+    await world.faults(PUSH, silent=1, answer_ms=400)
+    await world.new_ledger()
+    users = [world.name(f"reader{number}") for number in range(size)]
+    campaign = await world.campaign("news", people.readers(users), pace_per_s=150)
+
+    async def report_new() -> int:
+        for reference in await _references(world) - seen:
+            seen.add(reference)
+            for kind in ("sent", "delivered"):
+                posts.create_task(_posted(world, kind, reference))
+        return len(seen)
+
+    async with asyncio.TaskGroup() as posts:
+        await world.until(report_new, lambda count: count == size, "all are called")
+    told = await world.until_told(campaign, lambda told: told["outcomes"] == {"delivered": size}, "is delivered")
+    assert told["progress"]["sent"] == size
+
+
+async def _references(world: World) -> set[str]:
+    """Of the newest calls of push, open ones included."""
+    newest = await world.must("GET", f"{world.deployment.outside}/messages?service={PUSH}")
+    return {one["message"]["reference"] for one in newest}
+
+
+async def _posted(world: World, kind: str, reference: str) -> None:
+    answer = await webhooks.post(world, webhooks.GATEWAY, {"type": kind, "reference": reference})
+    assert answer.status == 204
 
 
 async def test_reports_late_twice_and_out_of_order_leave_a_campaign_with_the_right_counts(world: World) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
+from typing import Any
 
-from schemas.messages import Channel, Priority
+from schemas import codec, keys
+from schemas.messages import Channel, Delivery, Priority
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite, Written
-from tests.acceptance.world import PUSH, SMS, World
+from tests.acceptance.world import MAIL, PUSH, SMS, World
 
 
 def again(record: Written) -> ToWrite:
@@ -29,6 +32,61 @@ async def test_a_lane_replayed_in_front_of_two_workers_calls_nobody_again(world:
 
     assert (await world.ledger(SMS))["calls"] == calls
     assert (await world.told(campaign))["outcomes"] == told["outcomes"]
+
+
+async def test_records_that_both_workers_hold_at_once_are_sent_once(world: World) -> None:
+    """N16: each is written into every other partition as well while it waits."""
+    users = [world.name(f"guest{number}") for number in range(100)]
+    lines = [{"user_id": user, "params": {"name": user}, "to": people.to_phone(user)} for user in users]
+    lane = world.topics.lane(Channel.SMS, Priority.BULK)
+    async with world.stopped("work-sms.bulk", "work-sms.bulk-2"):
+        campaign = await world.campaign("offer", lines)
+        records = await world.until(
+            lambda: _of_campaign(world, lane, campaign), lambda seen: len(seen) == 100, "all lie in the lane"
+        )
+        copies = [replace(again(one), partition=(one.partition + step) % 4) for one in records for step in (1, 2, 3)]
+        await world.write(lane, *copies)
+    told = await world.until_told(campaign, lambda seen: seen["outcomes"] == {"delivered": 100}, "is delivered")
+    await world.until_read("work sms.bulk")
+    intents = [keys.recipient_intent(people.TENANT, campaign, user) for user in users]
+    calls = await world.calls(SMS, [keys.delivery_key(intent, Channel.SMS) for intent in intents])
+    assert list(calls.values()) == [(1, 1)] * 100
+    assert told["possible_duplicates"] == 0
+
+
+async def _of_campaign(world: World, lane: str, campaign: str) -> list[Written]:
+    return [record for record in await world.records(lane) if campaign.encode() in (record.value or b"")]
+
+
+async def test_a_redrive_sends_what_failed_and_not_what_was_sent(world: World) -> None:
+    """N20: push went out and email is in its dead letter topic; both are sent again by hand, a generation later."""
+    user, key = world.name("ann"), world.name("order")
+    to = {"email": f"{user}@example.org", **people.to_device(user)}
+    await world.faults(MAIL, errors={"554": 1})
+    sent = await world.notify(user, "order", key=key, params={"order": "1"}, channels=["push", "email"], to=to)
+    await _until_states(world, sent, push="delivered", email="failed")
+    await world.all_is_well()
+
+    for channel, topic in ((Channel.PUSH, world.topics.lane), (Channel.EMAIL, lambda name, _: world.topics.dlq(name))):
+        records = await world.records(topic(channel, Priority.TRANSACTIONAL))
+        [record] = [record for record in records if key.encode() in (record.value or b"")]
+        assert record.value is not None
+        delivery = codec.decode(record.value, Delivery)
+        later = codec.encode(replace(delivery, generation=delivery.generation + 1))
+        await world.write(world.topics.lane(channel, Priority.TRANSACTIONAL), ToWrite(later, record.key))
+        await world.until_read(f"work {channel}.transactional")
+
+    await _until_states(world, sent, push="delivered", email="sent")
+    mail = keys.delivery_key(keys.single_intent(people.TENANT, key), Channel.EMAIL)
+    assert await world.calls(MAIL, [mail]) == {mail: (2, 1)}
+    assert await world.calls(PUSH, [people.push_key(key)]) == {people.push_key(key): (1, 1)}
+
+
+async def _until_states(world: World, notification_id: str, **wanted: str) -> None:
+    def holds(told: dict[str, Any]) -> bool:
+        return {one["channel"]: one["state"] for one in told["deliveries"]} == wanted
+
+    await world.until(lambda: world.status(notification_id), holds, f"{notification_id} is {wanted}")
 
 
 async def test_an_entry_topic_replayed_tells_whose_repeat_each_request_is(world: World) -> None:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from schemas import keys
+from schemas.messages import Channel
 from tests.acceptance import people, webhooks
-from tests.acceptance.world import SMS, World
+from tests.acceptance.world import MAIL, PUSH, SMS, World
 
 WHY = {
     "opted_out": ("suppressed", "opted_out"),
@@ -50,6 +52,39 @@ async def test_nor_although_the_message_waits_for_its_next_try(world: World) -> 
     await _check_ends(world, sent)
     calls = await world.calls(SMS, [people.sms_key(user) for user in users.values()])
     assert list(calls.values()) == [(1, 0)] * len(who), "the refused first call only"
+
+
+async def test_an_opt_out_after_fan_out_is_seen_before_each_call_of_a_campaign(world: World) -> None:
+    """N36"""
+    users = [world.name(f"guest{number}") for number in range(20)]
+    lines = [{"user_id": user, "to": people.to_phone(user)} for user in users]
+    async with world.stopped("work-sms.bulk", "work-sms.bulk-2"):
+        campaign = await world.campaign("offer", lines)
+        await world.until(lambda: world.recipients(campaign), lambda seen: len(seen) == 20, "all are fanned out")
+        opt_outs = {"opt_outs": [{"channel": "sms", "kind": "marketing"}]}
+        for user in users[::2]:
+            await world.must("PUT", f"/v1/users/{user}/preferences", json=opt_outs)
+    told = await world.until_told(
+        campaign, lambda seen: seen["outcomes"] == {"delivered": 10, "suppressed": 10}, "is reported"
+    )
+    assert told["reasons"] == {"opted_out": 10}
+    keys_ = [keys.delivery_key(keys.recipient_intent(people.TENANT, campaign, user), Channel.SMS) for user in users]
+    assert list((await world.calls(SMS, keys_)).values()) == [(0, 0), (1, 1)] * 10
+
+
+async def test_who_opted_out_of_both_channels_of_a_message_gets_neither(world: World) -> None:
+    """N37"""
+    user, key = world.name("both"), world.name("order")
+    await world.user(user, email=f"{user}@example.org", devices=people.devices(user))
+    opt_outs = {"opt_outs": [{"channel": "email", "kind": "*"}, {"channel": "push", "kind": "*"}]}
+    await world.must("PUT", f"/v1/users/{user}/preferences", json=opt_outs)
+    sent = await world.notify(user, "order", key=key, params={"order": "1"}, channels=["email", "push"])
+    told = await world.until_status(sent, "suppressed")
+    ends = [(one["channel"], one["reason"], one["calls"]) for one in told["deliveries"]]
+    assert sorted(ends) == [("email", "opted_out", 0), ("push", "opted_out", 0)]
+    mail_key = keys.delivery_key(keys.single_intent(people.TENANT, key), Channel.EMAIL)
+    assert await world.calls(MAIL, [mail_key]) == {mail_key: (0, 0)}
+    assert await world.calls(PUSH, [people.push_key(key)]) == {people.push_key(key): (0, 0)}
 
 
 async def _introduce(world: World, users: Mapping[str, str]) -> str:

@@ -69,7 +69,7 @@ def engine(
         reader=reader,
         gap=ground.gap,
     )
-    ground.health.needs(lambda: made.healthy)
+    ground.health.needs(lambda: made.healthy, f"{role}: the brokers, or an answer to what lies before it")
     return made
 
 
@@ -92,7 +92,7 @@ async def telling(
 ) -> None:
     """Runs all as `together` does; tells the supervisor that the process can work when all of `once` came about."""
     begun = asyncio.Event()
-    health.needs(begun.is_set)
+    health.needs(begun.is_set, "partitions, tables and people to be read")
 
     async def tell() -> None:
         await asyncio.gather(*(condition() for condition in once))

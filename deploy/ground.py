@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicCollection
 
-from deploy import catalogue, provision, redis_client, watch
+from deploy import catalogue, provision, redis_client, surroundings, watch
 from deploy.blueprint import Blueprint
 from deploy.broker_state import TIMEOUT_S, Broker, translated
 from deploy.redis_news import RedisLine
@@ -89,6 +89,18 @@ class Ground:
         """Round trips to Redis for one store; timeout_s bounds each."""
         return RedisTrips(self.redis, store, timeout_s)
 
+    def needs_redis(self) -> None:
+        """From now on the process is ready only while Redis can be trusted; `/metrics` tells as well."""
+        sight = surroundings.RedisInSight(self.trips("health"), self.epoch)
+        self.health.needs(lambda: sight.trusted, surroundings.REDIS_TRUSTED)
+        self._beside(sight.run())
+
+    def needs_log(self, reader: KafkaLogReader) -> None:
+        """Likewise the log; for processes without an engine, which sees that by itself."""
+        sight = surroundings.LogInSight(reader, self.topics.status)
+        self.health.needs(lambda: sight.answers, surroundings.LOG_ANSWERS)
+        self._beside(sight.run())
+
     def inbox(self) -> RedisInbox:
         made = RedisInbox(self.trips("inbox"), lambda: RedisLine(self.redis, "inbox"), self.epoch, self.clock)
         self.stack.push_async_callback(made.close)
@@ -102,6 +114,16 @@ class Ground:
 
     def entry_topics(self, tenant: str) -> tuple[str, str]:
         return self.topics.requests(tenant), self.topics.requests_bulk(tenant)
+
+    def _beside(self, looking: Coroutine[Any, Any, None]) -> None:
+        """Runs until the ground is closed."""
+        task = asyncio.ensure_future(looking)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.wait({task})
+
+        self.stack.push_async_callback(end)
 
     @property
     def tenants(self) -> tuple[str, ...]:

@@ -12,26 +12,31 @@ from deploy import serving
 from schemas import metrics
 
 Check = Callable[[], bool]
+STARTED = "its start"
 
 
 class Health:
-    """Whether a process can work now: everything it needs has come about and is well.
+    """Whether a process can work now: everything it needs has come about and is well; what it waits for otherwise.
 
     metrics_url: where its numbers are served; "" = nowhere.
     """
 
     def __init__(self) -> None:
-        self._checks: list[Check] = []
+        self._checks: list[tuple[Check, str]] = []
         self.metrics_url = ""
 
-    def needs(self, check: Check) -> None:
-        """One more thing to be true."""
-        self._checks.append(check)
+    def needs(self, check: Check, what: str) -> None:
+        """One more thing to be true. what: is waited for while it is not; completes "waits for ..."."""
+        self._checks.append((check, what))
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Empty when it can work. Before anything was named: its start."""
+        return [what for check, what in self._checks if not check()] if self._checks else [STARTED]
 
     @property
     def ready(self) -> bool:
-        """False before anything was named."""
-        return bool(self._checks) and all(check() for check in self._checks)
+        return not self.waits_for
 
 
 HEALTH = web.AppKey("health", Health)
@@ -64,10 +69,11 @@ async def alive(request: web.Request) -> web.Response:
 
 
 async def ready(request: web.Request) -> web.Response:
-    """200 when the role works; 503 while it prepares itself, or has work and gets nowhere."""
-    if request.app[HEALTH].ready:
+    """200 when the role works; 503 and what it waits for while it prepares itself, or has work and gets nowhere."""
+    waits_for = request.app[HEALTH].waits_for
+    if not waits_for:
         return web.json_response({"status": "ready"})
-    return web.json_response({"status": "not at work"}, status=503)
+    return web.json_response({"status": "not at work", "waits_for": waits_for}, status=503)
 
 
 async def numbers(request: web.Request) -> web.Response:

@@ -121,6 +121,7 @@ STATUS_READS = _counter("status_reads", "Reads of status rows by their answer", 
 REDIS_DOWN = _gauge("redis_down", "1 while Redis is away or not rebuilt from the log")
 REDIS_FAILURES = _counter("redis_failures", "Round trips that failed", "store")
 REDIS_REBUILDS = _counter("redis_rebuilds", "Rebuilds of Redis from the log", "kind")
+LOG_DOWN = _gauge("log_down", "1 while the log does not answer this process")
 FACETS_APPLIED = _counter("facets_applied", "Recipient facets and suppressions written to Redis", "result")
 PROVISION_CHANGES = _counter("provision_changes", "Changes made to the broker by provision", "kind")
 

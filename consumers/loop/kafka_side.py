@@ -234,6 +234,7 @@ class KafkaSide:
     def _on_error(self, error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and not self.brokers_away:
             self.brokers_away = True
+            metrics.LOG_DOWN.set(1)
             log.warning("engine.lost_all_brokers", extra={"group": self._options.group, "error": error.str()})
 
     def _look_at_ends(self) -> None:
@@ -252,6 +253,7 @@ class KafkaSide:
                 self._trackers[place.topic, place.partition].end = place.offset
         if found and self.brokers_away:
             self.brokers_away = False
+            metrics.LOG_DOWN.set(0)
             log.info("engine.brokers_are_back", extra={"group": self._options.group})
 
     def _finish(self, error: BaseException | None) -> BaseException | None:

@@ -47,6 +47,7 @@ async def route_bulk(settings: Settings, gap: Gap | None = None) -> None:
 async def route_callbacks(settings: Settings, gap: Gap | None = None) -> None:
     """Raw callbacks to status events and suppressions."""
     async with grounds.watched(settings, gap) as ground:
+        ground.needs_redis()
         publisher = ground.publisher(FAST_MS)
         readers = {name: http_provider.read for name, used in settings.providers.items() if used.kind == "http"}
         handler = RouteCallbacks(
@@ -64,6 +65,7 @@ async def route_callbacks(settings: Settings, gap: Gap | None = None) -> None:
 async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
     """Profiles, opt-outs, suppressions, cancels and inbox to Redis; rebuilds it when it was lost."""
     async with grounds.watched(settings, gap) as ground:
+        ground.needs_redis()
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         barred = RedisSuppressions(ground.trips("suppressions"), ground.epoch)
         topic = shared.facet_topic(ground)
@@ -89,6 +91,8 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
     """Campaign pages and grants, by one leader."""
     async with grounds.watched(settings, gap) as ground:
         publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
+        ground.needs_redis()
+        ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
         ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
         grants = Grants(ground.trips("grants"))
@@ -143,6 +147,7 @@ def _window(settings: Settings) -> Window:
 
 
 async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:
+    ground.needs_redis()
     settings, epochs = ground.settings, ground.entry_epochs()
     topic_of = ground.topics.requests if priority is Priority.TRANSACTIONAL else ground.topics.requests_bulk
     entries = {topic_of(name): Entry(name, epochs[topic_of(name)], priority) for name in settings.tenants}

@@ -27,6 +27,7 @@ from streams.timelines import RedisTimeline
 async def api(settings: Settings, gap: Gap | None = None) -> None:
     """The HTTP API."""
     async with grounds.opened(settings, gap) as ground:
+        ground.needs_redis()  # for its numbers: requests are accepted without Redis
         publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()
         campaigns = campaign_view.CampaignView(ground.topics, ground.clock)
         await campaigns.open(tails)

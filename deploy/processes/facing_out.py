@@ -19,6 +19,7 @@ from schemas.messages import Channel, Priority
 async def work(settings: Settings, channel: str, priorities: Sequence[str], gap: Gap | None = None) -> None:
     """The senders of a channel's lanes."""
     async with grounds.watched(settings, gap) as ground:
+        ground.needs_redis()
         lanes = [senders.lane(ground, Channel(channel), Priority(priority)) for priority in priorities]
         first, *others = lanes
         await together(first, *others)

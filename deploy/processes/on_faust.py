@@ -22,6 +22,8 @@ from streams.status_process import StatusOptions, StatusProcess
 async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
     """Pages to deliveries."""
     async with grounds.watched(settings, gap) as ground:
+        ground.needs_redis()
+        ground.needs_log(ground.log_reader())
         publisher = ground.publisher(BULK_MS)
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         expander = FanOut(
@@ -46,7 +48,9 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
 async def status(settings: Settings, gap: Gap | None = None) -> None:
     """Status events to rows, public state and reads."""
     async with grounds.watched(settings, gap) as ground:
-        publisher = ground.publisher(BULK_MS)
+        publisher, reader = ground.publisher(BULK_MS), ground.log_reader()
+        ground.needs_redis()
+        ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
         count = ground.broker.partitions[ground.topics.status]
         with serving.bound(settings.streams.listen) as door:
@@ -58,7 +62,7 @@ async def status(settings: Settings, gap: Gap | None = None) -> None:
                 ground.ids,
                 letters.letter,
                 publisher,
-                ground.log_reader(),
+                reader,
                 ground.trips("status owner"),
                 ground.clock,
                 ground.gap,

@@ -26,13 +26,13 @@ async def test_it_is_ready_only_while_everything_it_needs_is_there() -> None:
     async with watch.door(health, "127.0.0.1:0"):
         base = health.metrics_url.removesuffix("/metrics")
         assert (await asked(f"{base}/readyz"))[0] == 503
-        health.needs(lambda: begun)
-        health.needs(lambda: well)
-        assert (await asked(f"{base}/readyz"))[0] == 503
+        health.needs(lambda: begun, "its partitions")
+        health.needs(lambda: well, "Redis")
+        assert await asked(f"{base}/readyz") == (503, '{"status": "not at work", "waits_for": ["its partitions"]}')
         begun = True
         assert (await asked(f"{base}/readyz"))[0] == 200
         well = False
-        assert (await asked(f"{base}/readyz"))[0] == 503
+        assert await asked(f"{base}/readyz") == (503, '{"status": "not at work", "waits_for": ["Redis"]}')
         assert (await asked(f"{base}/healthz"))[0] == 200
 
 

@@ -30,9 +30,13 @@ LOG_MOST_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """backoff_first_s: the first pause before a restart. stop_within_s: longer than a role's own patience."""
+    """backoff_first_s: the first pause before a restart, and again after a role has lasted calm_after_s.
+
+    stop_within_s: longer than a role's own patience.
+    """
 
     backoff_first_s: float = 0.5
+    calm_after_s: float = CALM_AFTER_S
     stop_within_s: float = running.STOP_WITHIN_S + 5
 
 
@@ -88,7 +92,7 @@ class Supervisor:
             code = await self._once(role)
             if code == running.MISCONFIGURED:
                 raise Misconfigured(f"{role.name} refused to start:\n{places.tail(self._log_of(role.name), 12)}")
-            if loop.time() - began > CALM_AFTER_S:
+            if loop.time() - began > self._waits.calm_after_s:
                 backoff_s = self._waits.backoff_first_s
             said = places.tail(self._log_of(role.name), 1)
             told = {"child": role.name, "code": code, "again_in_s": backoff_s, "said": said}

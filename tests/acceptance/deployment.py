@@ -32,8 +32,10 @@ PUSH_PER_S, PUSH_BURST = 600, 60
 """So slow that a campaign of some hundreds lasts long enough to do something in its middle."""
 SMS_PER_S, SMS_BURST = 100, 20
 LEASE_S = 6
+OTHER_DATABASES = (12, 13)
+"""For deployments beside the shared one, which no other test uses."""
 SECRET = "whsec_YWNjZXB0YW5jZSBhY2NlcHRhbmNlIGFjY2VwdA=="
-_SETTINGS = """
+QUICK = """
 topic_prefix = "{prefix}"
 [kafka]
 bootstrap = "{kafka}"
@@ -123,7 +125,7 @@ class Deployment:
 def running(folder: Path, kafka: str, redis_url: str, templates: Path) -> Iterator[Deployment]:
     """A whole deployment with a topic prefix of its own, ready; everything it made is removed on the way out."""
     limits = {"push_per_s": PUSH_PER_S, "push_burst": PUSH_BURST, "sms_per_s": SMS_PER_S, "sms_burst": SMS_BURST}
-    with outside(folder, kafka, redis_url, templates, _SETTINGS, lease_s=LEASE_S, **limits) as found, up(found):
+    with outside(folder, kafka, redis_url, templates, QUICK, lease_s=LEASE_S, **limits) as found, up(found):
         yield found
 
 
@@ -153,14 +155,19 @@ def up(deployment: Deployment) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def program(folder: Path, words: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[None]:
+def program(
+    folder: Path,
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    command: Sequence[str] = (str(COMMAND),),
+) -> Iterator[None]:
     """`tidings <words>`, ready to work; ended with SIGTERM on the way out, which must be a clean end."""
     log = folder / f"{words[0]}.log"
     hear, tell = os.pipe()
     variables = {name: value for name, value in os.environ.items() if name not in ("KAFKA_BOOTSTRAP", "REDIS_URL")}
     with log.open("ab") as output:
         child = subprocess.Popen(
-            [str(COMMAND), *words],
+            [*command, *words],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -1,0 +1,134 @@
+"""A small mixed flow, and what must be true of it in the end, wherever a process died or stood still in its middle.
+
+Looked at in three places that know nothing of each other: the provider's ledger, the public states, the counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from schemas import codec
+from schemas.messages import DeliveryState
+from tests.acceptance import people
+from tests.acceptance.world import PUSH, World
+from tests.kills.traps import Trap, Traps
+
+RECIPIENTS, SINGLES = 300, 20
+CALLERS = 4
+ANSWER_MS = 20
+READERS = ("route requests", "work push.transactional", "work push.bulk", "forward", "route callbacks", "status")
+BEHIND = frozenset({"accepted", "scheduled", "queued", "held", "retrying"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """repeats: messages the provider took beside the first of each delivery. doubted: possible duplicates told.
+
+    told: the campaign, as its caller sees it.
+    """
+
+    repeats: int
+    doubted: int
+    told: dict[str, Any]
+
+
+class Flow:
+    """A campaign and single notifications at the same time, by push, for people of this test's own."""
+
+    def __init__(self, world: World, recipients: int = RECIPIENTS, singles: int = SINGLES) -> None:
+        self._world = world
+        self.readers = [world.name(f"reader{number}") for number in range(recipients)]
+        self.users = [world.name(f"user{number}") for number in range(singles)]
+        self.campaign = ""
+        self.accepted: dict[str, str] = {}
+        self._callers: list[asyncio.Task[None]] = []
+
+    async def begin(self, **faults: Any) -> None:
+        """All that is wished for is on its way to the API. faults: of the provider, beside its slowness."""
+        await self._world.new_ledger()
+        await self._world.faults(PUSH, **{"answer_ms": ANSWER_MS, **faults})
+        waiting = iter(self.users)
+
+        async def call() -> None:
+            for user in waiting:
+                wish = {"params": {"text": "x"}, "to": people.to_device(user)}
+                self.accepted[user] = await self._world.notify(user, "alert", key=user, **wish)
+
+        async def send() -> None:
+            self.campaign = await self._world.campaign("news", people.readers(self.readers))
+
+        self._callers = [asyncio.create_task(one) for one in (send(), *(call() for _ in range(CALLERS)))]
+
+    async def ended(self) -> Ended:
+        """Waits for its end: nobody is left out or gets it twice without a word, and the counts are exact."""
+        world = self._world
+        await asyncio.gather(*self._callers)
+        for user in self.users:
+            await world.until_status(self.accepted[user], "delivered")
+        await world.until_finished(self.campaign)
+        for role in READERS:
+            await world.until_read(role)
+        everybody = len(self.readers)
+        told = await world.until_told(self.campaign, lambda seen: seen["progress"]["delivered"] == everybody, "arrived")
+        assert told["status"] == "processed" and told["outcomes"] == {"delivered": everybody} and told["reasons"] == {}
+        assert set(told["progress"].values()) == {everybody}, "accepted, released, sent and delivered are all of them"
+
+        sends = await self._sends()
+        assert min(sends.values()) >= 1, "somebody got nothing"
+        doubted = await self._doubted(set(sends))
+        unannounced = {user: sends[user] for user in sends if sends[user] - 1 > doubted[user]}
+        assert not unannounced, "sent again without a word"
+        assert told["possible_duplicates"] == sum(doubted[user] for user in self.readers)
+        return Ended(sum(sends.values()) - len(sends), sum(doubted.values()), told)
+
+    async def _sends(self) -> dict[str, int]:
+        """User -> messages that the provider took for their one delivery."""
+        keys = [*map(people.push_key, self.users), *people.reader_keys(self.campaign, self.readers)]
+        book = await self._world.calls(PUSH, keys)
+        return {user: book[key][1] for user, key in zip((*self.users, *self.readers), keys, strict=True)}
+
+    async def _doubted(self, users: set[str]) -> dict[str, int]:
+        """User -> possible duplicates of their one delivery, as `notification.state` tells it."""
+        written = await self._world.records(self._world.topics.state)
+        states = [codec.decode(record.value, DeliveryState) for record in written if record.value]
+        by_delivery: defaultdict[str, list[DeliveryState]] = defaultdict(list)
+        for state in states:
+            if state.user_id in users and state.reason != "duplicate_of":
+                by_delivery[state.delivery_id].append(state)
+        last = [_last(found) for found in by_delivery.values()]
+        assert sorted(state.user_id for state in last) == sorted(users), "each person has one delivery"
+        assert {state.state for state in last} == {"delivered"}
+        return {state.user_id: state.possible_duplicates for state in last}
+
+
+def _last(states: Sequence[DeliveryState]) -> DeliveryState:
+    """The newest; none on the way to it goes back."""
+    in_order = sorted(states, key=lambda state: state.version)
+    for before, after in pairwise(in_order):
+        assert before.state in BEHIND or after.state not in BEHIND, f"{before.state}, then {after.state}"
+        assert before.state != "delivered" or after.state == "delivered", f"delivered, then {after.state}"
+    return in_order[-1]
+
+
+async def until_sprung(world: World, traps: Traps, role: str, within_s: float = 60.0) -> int:
+    """The process that went into the trap."""
+
+    async def look() -> int | None:
+        return traps.sprung_by(role)
+
+    pid = await world.until(look, lambda seen: seen is not None, f"a process of {role} goes into the trap", within_s)
+    assert pid is not None
+    return pid
+
+
+async def caught(world: World, traps: Traps, role: str, trap: Trap, **faults: Any) -> tuple[Flow, int]:
+    """A flow in whose middle a process of this role met its fate; also its id."""
+    traps.set(role, trap)
+    flow = Flow(world)
+    await flow.begin(**faults)
+    return flow, await until_sprung(world, traps, role)

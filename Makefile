@@ -1,7 +1,7 @@
 # Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test test-long up down lint format docs
+.PHONY: help environment demo test test-long soak up down lint format docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,6 +27,9 @@ test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goe
 
 test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 	$(BIN)/python -m pytest -m long
+
+soak: $(ENVIRONMENT) ## An hour: two hundred rebalances and half an hour at half load leave nothing behind
+	$(BIN)/python -m pytest -m soak tests/soak
 
 lint: $(ENVIRONMENT) ## Style, types, import rules
 	$(BIN)/ruff check .

@@ -6,6 +6,8 @@ names, topics), never ids: their number must not grow with traffic.
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -119,11 +121,25 @@ STATUS_READS = _counter("status_reads", "Reads of status rows by their answer", 
 
 # Redis and readiness
 REDIS_DOWN = _gauge("redis_down", "1 while Redis is away or not rebuilt from the log")
+LOG_DOWN = _gauge("log_down", "1 while the log does not answer this process")
 REDIS_FAILURES = _counter("redis_failures", "Round trips that failed", "store")
 REDIS_REBUILDS = _counter("redis_rebuilds", "Rebuilds of Redis from the log", "kind")
-LOG_DOWN = _gauge("log_down", "1 while the log does not answer this process")
 FACETS_APPLIED = _counter("facets_applied", "Recipient facets and suppressions written to Redis", "result")
 PROVISION_CHANGES = _counter("provision_changes", "Changes made to the broker by provision", "kind")
+
+# Every process
+TASKS = _gauge("tasks", "asyncio tasks of the process that are not done")
+
+
+def _tasks() -> int:
+    """None where no event loop runs."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
+
+
+TASKS.set_function(_tasks)
 
 
 def catalogue() -> tuple[MetricWrapperBase, ...]:

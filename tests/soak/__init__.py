@@ -1,0 +1,1 @@
+"""What only long hours show: memory, tasks and open files that grow. `make soak`."""

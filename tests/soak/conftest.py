@@ -1,0 +1,54 @@
+"""A deployment of its own, at the default lease and sessions, under a steady load of pushes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.acceptance import deployment as deployments
+from tests.acceptance.conftest import TEMPLATES
+from tests.acceptance.world import World
+
+PUSH_PER_S = 1_000
+"""About half of what two cores carry with Kafka, Redis and the simulators on them."""
+SETTINGS = """
+topic_prefix = "{prefix}"
+[kafka]
+bootstrap = "{kafka}"
+[redis]
+url = "{redis}"
+[api]
+listen = "127.0.0.1:{api}"
+[callbacks]
+listen = "127.0.0.1:{callbacks}"
+[streams]
+folder = "tables"
+[up]
+logs = "logs"
+ready_within_s = 200
+[templates]
+path = "{templates}"
+[channels.push]
+providers = ["gateway"]
+[channels.email]
+providers = []
+[channels.sms]
+providers = []
+[providers.gateway]
+kind = "http"
+url = "http://127.0.0.1:{http}/send"
+rate_per_s = {push_per_s}
+burst = 100
+callback_secret = "{secret}"
+"""
+
+
+@pytest.fixture
+async def world(tmp_path: Path, kafka_bootstrap: str, redis_url: str) -> AsyncIterator[World]:
+    where = (tmp_path, kafka_bootstrap, deployments.database(redis_url, 14), TEMPLATES)
+    with deployments.outside(*where, SETTINGS, push_per_s=PUSH_PER_S) as found, deployments.up(found):
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as client:
+            yield World(found, client)

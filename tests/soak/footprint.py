@@ -1,0 +1,71 @@
+"""What a role's process holds: memory, open files, asyncio tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.acceptance.world import World
+
+TASKS = re.compile(r"^tidings_tasks ([0-9.e+]+)$", re.MULTILINE)
+RSS_PAGE = 1
+GROWTH_MB = 50
+"""What 200 rebalances with a backlog may cost a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """rss_mb: resident memory. files: open handles, sockets among them. tasks: of the event loop."""
+
+    rss_mb: float
+    files: int
+    tasks: int
+
+
+async def of(world: World) -> dict[str, Footprint]:
+    """Role -> what it holds now."""
+    shown = json.loads((world.deployment.logs / "metrics.json").read_text())
+    return {role: await _of(world, one["pid"], one["metrics"]) for role, one in shown.items()}
+
+
+def middle(samples: Sequence[dict[str, Footprint]]) -> dict[str, Footprint]:
+    """The median of each number; for the roles that are in every sample."""
+    roles = set.intersection(*(set(sample) for sample in samples))
+    return {
+        role: Footprint(
+            median(sample[role].rss_mb for sample in samples),
+            round(median(sample[role].files for sample in samples)),
+            round(median(sample[role].tasks for sample in samples)),
+        )
+        for role in sorted(roles)
+    }
+
+
+def grown(before: dict[str, Footprint], after: dict[str, Footprint]) -> list[str]:
+    """What is no longer within a fifth of what it was, in words; tasks and files may differ by ten in any case."""
+    found = []
+    for role, was in before.items():
+        now = after[role]
+        if now.rss_mb > max(was.rss_mb * 1.2, was.rss_mb + GROWTH_MB):
+            found.append(f"{role}: {was.rss_mb:.0f} -> {now.rss_mb:.0f} MB")
+        for word, earlier, later in (("files", was.files, now.files), ("tasks", was.tasks, now.tasks)):
+            if later > max(earlier * 1.2, earlier + 10):
+                found.append(f"{role}: {earlier} -> {later} {word}")
+    return found
+
+
+async def _of(world: World, pid: int, metrics_url: str) -> Footprint:
+    text = (await world.ask("GET", metrics_url)).body
+    tasks = TASKS.search(text)
+    assert tasks is not None, f"{metrics_url} shows no tasks"
+    return Footprint(_rss_mb(pid), len(os.listdir(f"/proc/{pid}/fd")), int(float(tasks.group(1))))
+
+
+def _rss_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[RSS_PAGE])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,0 +1,139 @@
+"""Hours in small: two hundred forced rebalances, and half an hour at half load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.acceptance import deployment as deployments
+from tests.acceptance import people
+from tests.acceptance.world import PUSH, World, upload
+from tests.soak import footprint
+from tests.soak.conftest import PUSH_PER_S
+
+AUDIENCE = 20_000
+SINGLES_PER_S = 5
+BY_OUTSIDERS, BY_PROCESSES = 90, 10
+"""Each comes and goes: two rebalances. Together two hundred."""
+MINUTES, SETTLED_MINUTES = 30, 5
+JOIN_WITHIN_S = 60.0
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.mark.timeout(3_600)
+async def test_two_hundred_rebalances_under_load_leave_memory_tasks_and_files_as_they_were(world: World) -> None:
+    async with loaded(world) as started:
+        await world.until_finished(await _first_of(world, started), within_s=300)
+        before = await footprint.of(world)
+        for _ in range(BY_OUTSIDERS):
+            async with asyncio.TaskGroup() as guests:
+                guests.create_task(asyncio.to_thread(_guest, world, "work push.bulk"))
+                guests.create_task(asyncio.to_thread(_guest, world, "route callbacks"))
+        for number in range(BY_PROCESSES):
+            await asyncio.to_thread(_second_status, world, number)
+        after = await footprint.of(world)
+    await _all_reached_once(world, started)
+    assert footprint.grown(before, after) == []
+
+
+@pytest.mark.timeout(3_600)
+async def test_half_an_hour_at_half_load_leaves_memory_tasks_and_files_flat(world: World) -> None:
+    samples = []
+    async with loaded(world) as started:
+        begun = time.monotonic()
+        for minute in range(1, MINUTES + 1):
+            await asyncio.sleep(begun + 60 * minute - time.monotonic())
+            samples.append(await footprint.of(world))
+    await _all_reached_once(world, started)
+    early, late = samples[SETTLED_MINUTES : SETTLED_MINUTES + 3], samples[-3:]
+    assert footprint.grown(footprint.middle(early), footprint.middle(late)) == []
+
+
+@contextlib.asynccontextmanager
+async def loaded(world: World) -> AsyncIterator[list[str]]:
+    """One campaign after the other, the next before the last one ends, and singles beside them; their names."""
+    started: list[str] = []
+
+    async def campaigns() -> None:
+        for number in count():
+            users = [f"reader{number}-{one}" for one in range(AUDIENCE)]
+            definition = f"news-{number}"
+            await _begin(world, definition, users)
+            started.append(definition)
+            await asyncio.sleep(AUDIENCE / PUSH_PER_S)
+
+    async def singles() -> None:
+        for number in count():
+            user = world.name(f"single{number}")
+            await world.notify(user, "alert", key=user, params={"text": "x"}, to=people.to_device(user))
+            await asyncio.sleep(1 / SINGLES_PER_S)
+
+    loads = [asyncio.create_task(campaigns()), asyncio.create_task(singles())]
+    try:
+        yield started
+    finally:
+        for load in loads:
+            load.cancel()
+        ended = await asyncio.gather(*loads, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+
+
+async def _first_of(world: World, started: list[str]) -> str:
+    async def look() -> list[str]:
+        return started
+
+    return (await world.until(look, bool, "a campaign has begun"))[0]
+
+
+async def _begin(world: World, campaign_id: str, users: list[str]) -> None:
+    lines = b"".join(json.dumps(line).encode() + b"\n" for line in people.readers(users))
+    definition = {"campaign_id": campaign_id, "template": "news"}
+    await world.must("POST", "/v1/campaigns", body=lambda: upload(definition, lines))
+
+
+async def _all_reached_once(world: World, started: list[str]) -> None:
+    for campaign in started:
+        told = await world.until_finished(campaign, within_s=300)
+        assert (told["status"], told["progress"]["sent"]) == ("processed", AUDIENCE), f"{campaign}: {told}"
+    book = await world.ledger(PUSH)
+    assert book["repeats"] == 0 and book["distinct_keys"] >= len(started) * AUDIENCE
+
+
+def _guest(world: World, group: str) -> None:
+    """A member of this group comes, is given partitions and goes; it reads nothing."""
+    topics = world.topics.groups()[group]
+    given: list[object] = []
+    settings = {
+        "bootstrap.servers": world.deployment.kafka,
+        "group.id": world.topics.group(group),
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    guest = Consumer(settings)
+    guest.subscribe(list(topics), on_assign=lambda _, places: given.extend([places]))
+    try:
+        until = time.monotonic() + JOIN_WITHIN_S
+        while not given:
+            assert time.monotonic() < until, f"nobody gave the guest of {group} anything"
+            guest.poll(0.1)
+    finally:
+        guest.close()
+
+
+def _second_status(world: World, number: int) -> None:
+    """A second `status` process comes, owns a part of the rows, and goes."""
+    folder = world.deployment.folder
+    own = folder / f"second-{number}.toml"
+    text = (folder / deployments.SETTINGS).read_text()
+    own.write_text(text.replace('folder = "tables"', f'folder = "tables-{number}"'))
+    with deployments.program(folder, ("streams", "status", "--config", str(own))):
+        pass

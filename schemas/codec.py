@@ -19,6 +19,7 @@ from schemas.errors import Poison, Refused
 from schemas.reasons import ParkReason
 
 M = TypeVar("M")
+P = TypeVar("P")
 PREFIX_BYTES = 5
 _MALFORMED = (IndexError, KeyError, ValueError, EOFError, TypeError, OverflowError)
 
@@ -31,6 +32,7 @@ class _Kind:
     schema: schema_files.Schema
     write: Callable[[Any], bytes]
     read: Callable[[bytes, int], tuple[Any, int]]
+    write_inside: Mapping[type, Callable[[Any], bytes]]
 
 
 class Codec:
@@ -51,6 +53,13 @@ class Codec:
             return kind.prefix + kind.write(message)
         except UnicodeEncodeError as error:
             raise Refused(_unencodable(message), "holds a lone surrogate, which is no character; remove it") from error
+
+    def writer_inside(self, message: type, part: type[P]) -> Callable[[P], bytes]:
+        """How a record of class `part` is written where it lies inside this message: a function that gives its bytes.
+
+        That function raises UnicodeEncodeError for a lone surrogate.
+        """
+        return self._kinds[message].write_inside[part]
 
     def decode(self, raw: bytes | None, message: type[M]) -> M:
         """The message in these bytes.
@@ -109,7 +118,7 @@ def plain(document: Any) -> Any:
 def _kind(schemas: schema_files.Schemas, message: type) -> _Kind:
     schema = schemas.current(message.__name__)
     functions = compiled.compile_record(plain(schema.document), message)
-    return _Kind(b"\0" + schema.id.to_bytes(4, "big"), schema, functions.write, functions.read)
+    return _Kind(b"\0" + schema.id.to_bytes(4, "big"), schema, functions.write, functions.read, functions.write_inside)
 
 
 def _described(error: Exception) -> str:
@@ -132,3 +141,4 @@ def _unencodable(value: Any, path: str = "") -> str:
 _codec = Codec(schema_files.load())
 encode = _codec.encode
 decode = _codec.decode
+writer_inside = _codec.writer_inside

@@ -27,11 +27,13 @@ class Functions:
     """write gives the Avro body. read takes bytes and a start, gives the message and the place after it.
 
     read raises IndexError, KeyError or ValueError on malformed bytes; the place may lie beyond the end when the
-    last text was cut off, so the caller must compare it with the length.
+    last text was cut off, so the caller must compare it with the length. write_inside: how the records that lie
+    inside this one are written, by their class.
     """
 
     write: Callable[[Any], bytes]
     read: Callable[[bytes, int], tuple[Any, int]]
+    write_inside: Mapping[type, Callable[[Any], bytes]]
 
 
 def compile_record(schema: Mapping[str, Any], record: type) -> Functions:
@@ -40,7 +42,8 @@ def compile_record(schema: Mapping[str, Any], record: type) -> Functions:
     name = source.record(schema, record)
     # The source holds only names and constants of our own schema files, never input.
     exec("\n".join(source.lines), source.names)  # noqa: S102
-    return Functions(source.names[f"write_{name}"], source.names[f"read_{name}"])
+    inside = {kind: source.names[f"write_{kind.__name__}"] for kind in source.records}
+    return Functions(source.names[f"write_{name}"], source.names[f"read_{name}"], inside)
 
 
 class _Source:
@@ -48,6 +51,7 @@ class _Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.records: list[type] = []
         self.names: dict[str, Any] = {
             "LONG": _LONGS,
             "SMALL": tuple((n >> 1) ^ -(n & 1) for n in range(128)),
@@ -64,6 +68,7 @@ class _Source:
     def record(self, schema: Mapping[str, Any], record: type) -> str:
         """Writes both functions of a record; gives the name they carry."""
         name, hints = record.__name__, typing.get_type_hints(record)
+        self.records.append(record)
         missing = {f.name for f in fields(record)} ^ {f["name"] for f in schema["fields"]}
         if missing:
             raise TypeError(f"{name}: only in the schema or only in the class: {sorted(missing)}")

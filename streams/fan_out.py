@@ -87,7 +87,7 @@ class FanOut:
         """The page without the slots that have a plan which Redis may have forgotten."""
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
             return page
-        row = await self._rows.row(page.tenant, keys.recipient_address(page.campaign_id, page.page, 0).row)
+        row = await self._rows.row(page.tenant, _row(page))
         planned = {slot for slot, view in enumerate(row) if view is not None and (view.deliveries or view.reason)}
         slots = tuple(slot for slot in _due(page) if slot not in planned)
         return replace(page, slots=slots) if slots else replace(page, recipients=())
@@ -100,7 +100,7 @@ class FanOut:
         held = await self._held(page, places, offers)
         if self._gap is not None:
             self._gap("after_page_plan")
-        row = keys.recipient_address(page.campaign_id, page.page, 0).row
+        row = _row(page)
         lanes, plans_ = lane_records.LaneRecords(page, row, self._topics, headers), page_status.Plans(page, row, now_ms)
         events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
         for place, plan in zip(places, held, strict=True):
@@ -124,11 +124,11 @@ class FanOut:
                 self._profiles.ask(trip, page.tenant, place.recipient.user_id)
 
         profiles = await trusted(self._trips, self._epoch, ask)
-        offers = []
+        row, offers = _row(page), []
         for place, reply in zip(places, profiles, strict=True):
             profile = self._profiles.read(reply)
             plan = planning.plan(policy, page.channels, profile, place.recipient.to, self._served)
-            offers.append((plan, planning.pack(plan, keys.recipient_address(page.campaign_id, page.page, place.slot))))
+            offers.append((plan, planning.pack(plan, keys.Address(row, place.slot))))
         return offers
 
     async def _held(
@@ -159,6 +159,10 @@ class FanOut:
         return page_status.records(self._topics.status, page.tenant, page.campaign_id, page.page, events)
 
 
+def _row(page: ReleasedPage) -> str:
+    return keys.recipient_address(page.campaign_id, page.page, 0).row
+
+
 def _due(page: ReleasedPage) -> Sequence[int]:
     return page.slots or range(len(page.recipients))
 
@@ -181,7 +185,7 @@ def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
 
 def _earlier(page: ReleasedPage, place: _Place, raw: bytes) -> planning.Plan | None:
     plan, owner = planning.unpack(raw)
-    return plan if owner == keys.recipient_address(page.campaign_id, page.page, place.slot) else None
+    return plan if owner == keys.Address(_row(page), place.slot) else None
 
 
 def _slot_end(page: ReleasedPage, slot: int, reason: Reason, now_ms: int) -> StatusEvent:

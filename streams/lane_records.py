@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 
 from schemas import codec, keys, metrics
-from schemas.messages import Channel, Delivery, Recipient, ReleasedPage
+from schemas.messages import Channel, Contact, Delivery, Recipient, ReleasedPage
 from schemas.records import Headers, Outgoing
 from schemas.topics import Topics
 from streams import stencil
 from streams.planning import Part, Plan
 
 _USER, _INTENT, _DEVICE, _PARAMS, _SIBLING = (stencil.MARK + name for name in "uidps")
+_TO = Contact(email=stencil.MARK + "t")
+_contact = codec.writer_inside(Delivery, Contact)
 _MARKS = (
     stencil.text(_USER) + stencil.text(_INTENT),
     stencil.number(stencil.MARKED_NUMBER),
     stencil.text(_DEVICE),
     stencil.text(_PARAMS),
+    stencil.optional(_contact(_TO)),
     stencil.texts((_SIBLING,)),
 )
 _Pieces = tuple[bytes, ...] | None
@@ -53,13 +56,13 @@ class LaneRecords:
         part, fallback = plan.parts[index], plan.fallback
         shape = (index, part.channel, fallback)
         if shape not in self._pieces:
-            sample = Recipient(_USER, _PARAMS)
+            sample = Recipient(_USER, _PARAMS, _TO)
             marked = self._delivery(
                 stencil.MARKED_NUMBER, index, sample, _INTENT, Part(part.channel, _DEVICE), (_SIBLING,), fallback
             )
             self._pieces[shape] = stencil.cut(codec.encode(marked), _MARKS)
-        pieces, siblings = self._pieces[shape], plan.siblings(index)
-        if pieces is None or recipient.to is not None:
+        pieces, siblings, to = self._pieces[shape], plan.siblings(index), recipient.to
+        if pieces is None:
             return codec.encode(self._delivery(slot, index, recipient, intent, part, siblings, fallback))
         return b"".join(
             (
@@ -73,8 +76,10 @@ class LaneRecords:
                 pieces[3],
                 stencil.text(recipient.params),
                 pieces[4],
-                stencil.texts(siblings),
+                stencil.optional(None if to is None else _contact(to)),
                 pieces[5],
+                stencil.texts(siblings),
+                pieces[6],
             )
         )
 

@@ -7,6 +7,7 @@ and produce from the plan that won, so a second run with a changed profile sends
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -69,12 +70,13 @@ def plan(
     served reaches nobody, as one without an address; nothing falls back to it later.
     """
     reach = _Reach(policy, profile, to, served)
-    first = tuple(dict.fromkeys(requested or policy.channels))
-    parts = [part for channel in first for part in reach.parts(channel)]
-    left = () if requested else tuple(c for c in policy.fallback if c not in first)
-    if not parts or any(part.reason in _UNREACHABLE for part in parts):
+    first, left = _order(tuple(requested), policy.channels, policy.fallback)
+    parts: list[Part] = []
+    for channel in first:
+        parts += reach.parts(channel)
+    if not parts or not _UNREACHABLE.isdisjoint([part.reason for part in parts]):
         left = _walk_fallback(reach, parts, left)
-    return Plan(tuple(parts[:MAX_DELIVERIES]), tuple(c for c in left if c in served))
+    return Plan(tuple(parts[:MAX_DELIVERIES]), left and tuple([c for c in left if c in served]))
 
 
 def pack(plan: Plan, address: keys.Address) -> bytes:
@@ -150,8 +152,19 @@ def slot_end(
     )
 
 
+@lru_cache(256)
+def _order(
+    requested: tuple[Channel, ...], channels: tuple[Channel, ...], fallback: tuple[Channel, ...]
+) -> tuple[tuple[Channel, ...], tuple[Channel, ...]]:
+    """What is sent first, all of it, and what is tried in order afterwards; the same for a whole page."""
+    first = tuple(dict.fromkeys(requested or channels))
+    return first, () if requested else tuple(c for c in fallback if c not in first)
+
+
 class _Reach:
     """Where one person can be reached, channel by channel."""
+
+    __slots__ = ("_policy", "_profile", "_served", "_to")
 
     def __init__(
         self, policy: TemplatePolicy, profile: Profile, to: messages.Contact | None, served: Collection[Channel]
@@ -183,7 +196,7 @@ class _Reach:
         if len(devices) > 1:
             newest = sorted(devices, key=lambda device: (-device.registered_at_ms, device.id))
             devices = tuple({device.id: device for device in newest[:MAX_DEVICES]}.values())
-        return tuple(Part(Channel.PUSH, device.id) for device in devices)
+        return tuple([Part(Channel.PUSH, device.id) for device in devices])
 
     def _has_address(self, channel: Channel) -> bool:
         match channel:

@@ -44,6 +44,11 @@ def texts(values: Sequence[str]) -> bytes:
     return b"".join((number(len(values)), *map(text, values), b"\0"))
 
 
+def optional(encoded: bytes | None) -> bytes:
+    """An Avro union of null and something that is encoded already."""
+    return b"\0" if encoded is None else b"\2" + encoded
+
+
 def _packed(value: int) -> bytes:
     rest, packed = value << 1, bytearray()
     while rest > 127:

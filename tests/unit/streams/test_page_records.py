@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import codec, keys
-from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient, StatusBatch
+from schemas.messages import Channel, Contact, Delivery, Device, EventKind, Recipient, StatusBatch
 from schemas.topics import Topics
 from streams import lane_records, page_status, stencil
 from streams.planning import Part, Plan
@@ -18,9 +18,9 @@ parts = st.builds(
 plans = st.builds(
     Plan, st.lists(parts, max_size=4).map(tuple), st.lists(st.sampled_from(Channel), max_size=2).map(tuple)
 )
-recipients = st.builds(
-    Recipient, words, st.one_of(words, st.just(stencil.MARK + "p")), st.none() | st.builds(Contact, email=words)
-)
+devices = st.lists(st.builds(Device, words, words, words), max_size=2).map(tuple)
+contacts = st.builds(Contact, email=words | st.just(stencil.MARK + "t"), devices=devices)
+recipients = st.builds(Recipient, words, st.one_of(words, st.just(stencil.MARK + "p")), st.none() | contacts)
 
 
 @settings(deadline=None)

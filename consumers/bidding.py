@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumers import send_checks
 from consumers.breaker import Gate, State
-from consumers.claims import MAX_TAKEOVERS, Answer, Taken
+from consumers.claims import MAX_TAKEOVERS, Answer, Entry, ServerTime, Taken
 from consumers.limits import Token
-from consumers.looking import obey
+from consumers.looking import Looked, obey
 from consumers.send_checks import Wait
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
 from consumers.telling import Teller
@@ -19,6 +19,15 @@ from schemas.clock import Clock
 from schemas.messages import EventKind
 from schemas.policies import OnUnknown
 from schemas.reasons import ParkReason, Reason
+
+_OURS = (Answer.CLAIMED, Answer.TAKEOVER)
+
+
+class _Answered(NamedTuple):
+    """The replies to one bid, that about the suppression last. entry: the claim asked for as the first one."""
+
+    entry: Entry | None
+    replies: list[Any]
 
 
 class Bidder:
@@ -42,9 +51,9 @@ class Bidder:
         self._clock = clock
         self._options = options
 
-    async def bid(self, ready: list[Sending], states: Sequence[State]) -> list[Sending]:
+    async def bid(self, looked: Looked) -> list[Sending]:
         """Begins the calls of those that got their claim; returns those to be checked again. Raises StoreDown."""
-        seat, ready = await self._choose(ready, states)
+        seat, ready = await self._choose(looked.ready, looked.states)
         again: list[Sending] = []
         while ready and seat is not None:
             tokens = await self._tokens(min(len(ready), self._options.claims_at_once), seat)
@@ -54,7 +63,7 @@ class Bidder:
             chosen, ready = ready[: len(tokens)], ready[len(tokens) :]
             for sending, token in zip(chosen, tokens, strict=True):
                 sending.token = token
-            again += await self._claim(chosen, seat)
+            again += await self._claim(chosen, seat, looked.server)
         return again
 
     async def _choose(self, ready: list[Sending], states: Sequence[State]) -> tuple[Seat | None, list[Sending]]:
@@ -96,16 +105,16 @@ class Bidder:
             self._places.give(places - len(tokens))
         return tokens
 
-    async def _claim(self, chosen: Sequence[Sending], seat: Seat) -> list[Sending]:
+    async def _claim(self, chosen: Sequence[Sending], seat: Seat, server: ServerTime) -> list[Sending]:
         begun = 0
         again: list[Sending] = []
-        lease_until_s = self._clock.steady_s() + self._options.lease_s
+        began_s = self._clock.steady_s()
         try:
-            replies, now_ms = await self._ask(chosen)
-            for at, sending in enumerate(chosen):
-                sending.lease_until_s = lease_until_s
+            answers, now_ms = await self._ask(chosen, server.latest_ms(began_s))
+            for sending, answer in zip(chosen, answers, strict=True):
+                sending.lease_until_s = began_s + self._options.lease_s
                 try:
-                    if self._is_won(sending, replies[2 * at : 2 * at + 2], now_ms, again):
+                    if self._is_won(sending, answer, now_ms, again):
                         self._begin(sending, seat)
                         begun += 1
                         continue
@@ -115,37 +124,69 @@ class Bidder:
                     seat.pocket.give_back(sending.token)
         finally:
             self._places.give(len(chosen) - begun)
+        await self._give_back([sending for sending in again if sending.claim is not None])
         return again
 
-    async def _ask(self, chosen: Sequence[Sending]) -> tuple[list[Any], int]:
+    async def _ask(self, chosen: Sequence[Sending], server_ms: int) -> tuple[list[_Answered], int]:
+        """What was answered to each, and the clock that leases run by. Raises StoreDown."""
         known = self._stores
         trip = known.trips.begin()
+        asked: list[Entry | None] = []
         for sending in chosen:
-            delivery = sending.delivery
-            known.claims.ask_take(trip, sending.bid, sending.version, sending.cancelled)
+            bid, delivery = sending.bid, sending.delivery
+            if sending.is_first:
+                asked.append(known.claims.ask_first(trip, bid, server_ms))
+                known.claims.ask_version(trip, bid)
+                known.claims.ask_cancelled(trip, bid)
+            else:
+                asked.append(None)
+                known.claims.ask_take(trip, bid, sending.version, sending.cancelled)
             known.suppressions.ask(trip, delivery.tenant, delivery.channel, sending.address)
         known.claims.ask_now(trip)
         known.epoch.ask(trip)
         *replies, now, epoch = await trip.execute()
         known.epoch.check(epoch)
-        return replies, known.claims.read_now(now)
+        return _apart(asked, replies), known.claims.read_now(now)
 
-    def _is_won(self, sending: Sending, replies: Sequence[Any], now_ms: int, again: list[Sending]) -> bool:
+    def _is_won(self, sending: Sending, answer: _Answered, now_ms: int, again: list[Sending]) -> bool:
         """Whether a call follows; else the delivery is answered, settled, or to be checked again."""
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        taken = self._stores.claims.read_take(replies[0])
+        if answer.entry is not None:
+            taken = self._first(sending, answer.entry, answer.replies, now_ms)
+        else:
+            taken = self._stores.claims.read_take(_whole(answer.replies)[0])
         if taken.answer is Answer.RECHECK:
             again.append(sending)
-        elif taken.answer not in (Answer.CLAIMED, Answer.TAKEOVER):
+        elif taken.answer not in _OURS:
             obey(self._teller, sending, taken.answer, taken.entry, now_ms, self._clock)
         else:
-            verdict = self._verdict_without_call(sending, taken, self._stores.suppressions.read(replies[1]))
+            verdict = self._verdict_without_call(sending, taken, self._stores.suppressions.read(answer.replies[-1]))
             if verdict is None:
                 return True
             self._teller.settle(sending, verdict)
         return False
+
+    def _first(self, sending: Sending, mine: Entry, replies: list[Any], now_ms: int) -> Taken:
+        """What came of the bid for a claim that nobody had at the look."""
+        known = self._stores.claims
+        claim, version, cancelled = _whole(replies)[:3]
+        other = known.read_first(claim)
+        if other is not None:
+            said = send_checks.answered(other, sending.bid, now_ms)
+            return Taken(said or Answer.RECHECK, other)
+        if known.read_version(version) != sending.version or known.read_cancelled(cancelled) != sending.cancelled:
+            sending.claim = mine  # until it is given back
+            return Taken(Answer.RECHECK, None)
+        return Taken(Answer.CLAIMED, mine)
+
+    async def _give_back(self, changed: Sequence[Sending]) -> None:
+        """Claims under which no call is made: the next look must not find them taken. Raises StoreDown."""
+        if not changed:
+            return
+        trip = self._stores.trips.begin()
+        for sending in changed:
+            self._stores.claims.ask_give_back(trip, sending.bid, sending.held_claim().token)
+            sending.claim = None
+        await trip.execute()
 
     def _verdict_without_call(self, sending: Sending, taken: Taken, cause: str) -> Verdict | None:
         """What keeps the new holder of the claim from calling; None: nothing."""
@@ -166,3 +207,21 @@ class Bidder:
             return Verdict(EventKind.UNCONFIRMED, now_ms, Reason.UNKNOWN_OUTCOME)
         metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
         return None
+
+
+def _apart(asked: Sequence[Entry | None], replies: list[Any]) -> list[_Answered]:
+    """Each bid with its own replies."""
+    answers, at = [], 0
+    for entry in asked:
+        end = at + (2 if entry is None else 4)
+        answers.append(_Answered(entry, replies[at:end]))
+        at = end
+    return answers
+
+
+def _whole(replies: list[Any]) -> list[Any]:
+    """The replies. Raises the first that is a command's failure."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

@@ -1,4 +1,5 @@
--- The packed claim, shared by the scripts that write it; consumers/claims.py reads the same layout.
+-- The packed claim. consumers/claims.py reads the same layout and writes the first claim of a delivery itself;
+-- claim_settle.lua and claim_mark.lua change it in place.
 --   flags 1 (bit 0 published, bit 1 given back, bits 2-3 verdict: 0 none, 1 sent, 2 waiting, 3 ended,
 --   bits 4-5 takeovers), generation 1, record call 2, lease end 6 (ms, this server's TIME), token 4,
 --   address (13 bytes of a single, 7 of a recipient), verdict as the worker stored it (cut off once published).

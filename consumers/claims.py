@@ -1,7 +1,8 @@
 """The claim: the right to send one delivery now, and what became of it. One call per delivery, whoever tries.
 
 One packed entry per delivery key in Redis, kept 24 h from its last write. `lane_worker` looks at it in round
-trip A, takes it in round trip B, settles it after the call; the scripts beside this file do the writing.
+trip A, takes it in round trip B, settles it after the call. Where A saw no claim, B writes the first one with a
+plain SET NX, which costs Redis a third of a script; whatever is in the way is left to the scripts beside this file.
 A claim that is neither settled nor given back lapses with its lease: its call's outcome is then unknown.
 """
 
@@ -20,8 +21,8 @@ from schemas.reasons import ParkReason
 from schemas.trips import Trip, script_beside
 
 TAKE = script_beside(__file__, "claim_entry.lua", "claim_take.lua")
-SETTLE = script_beside(__file__, "claim_entry.lua", "claim_settle.lua")
-MARK = script_beside(__file__, "claim_entry.lua", "claim_mark.lua")
+SETTLE = script_beside(__file__, "claim_settle.lua")
+MARK = script_beside(__file__, "claim_mark.lua")
 
 TOKEN_BYTES = 4
 MAX_TAKEOVERS = 3
@@ -98,6 +99,17 @@ class Bid(NamedTuple):
     delivery_key: str
 
 
+class ServerTime(NamedTuple):
+    """What the clock that leases run by showed, and the steady time just before it was asked."""
+
+    read_ms: int
+    asked_s: float
+
+    def latest_ms(self, steady_s: float) -> int:
+        """What it shows at this steady time at the latest: a lease must not end before its holder thinks so."""
+        return self.read_ms + int((steady_s - self.asked_s) * 1000) + 1
+
+
 class Taken(NamedTuple):
     """The answer to a bid. entry is the bidder's own after TAKEOVER and CLAIMED, else the one in the way."""
 
@@ -122,16 +134,36 @@ class Claims(Protocol):
         """The clock that leases run by, ms."""
         ...
 
-    def ask_entry(self, trip: Trip, bid: Bid) -> None: ...
+    def ask_seen(self, trip: Trip, bid: Bid) -> None: ...
 
-    def read_entry(self, reply: Any) -> Entry | None: ...
+    def read_seen(self, reply: Any) -> tuple[Entry | None, bool]:
+        """The claim as it is, and whether the intent was cancelled."""
+        ...
+
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
+        """Asks for a claim that nobody had yet; gives the entry that is then ours. server_ms: now, as `read_now` says.
+
+        Whoever gets it must look after it, in the same trip, at the version and the cancel flag: what is answered
+        before the claim must stop the call.
+        """
+        ...
+
+    def read_first(self, reply: Any) -> Entry | None:
+        """The entry in the way; None: the claim is ours."""
+        ...
+
+    def ask_version(self, trip: Trip, bid: Bid) -> None: ...
+
+    def read_version(self, reply: Any) -> int:
+        """The profile's version, as the profile store numbers it."""
+        ...
 
     def ask_cancelled(self, trip: Trip, bid: Bid) -> None: ...
 
     def read_cancelled(self, reply: Any) -> bool: ...
 
     def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        """Asks for the claim, if the profile and the cancel flag are still those that were seen."""
+        """Asks for any claim, if the profile and the cancel flag are still those that were seen."""
         ...
 
     def read_take(self, reply: Any) -> Taken: ...
@@ -200,11 +232,30 @@ class RedisClaims:
     def read_now(self, reply: Any) -> int:
         return int(reply[0]) * 1000 + int(reply[1]) // 1000
 
-    def ask_entry(self, trip: Trip, bid: Bid) -> None:
-        trip.execute_command("GET", bid.claim_key)
+    def ask_seen(self, trip: Trip, bid: Bid) -> None:
+        trip.execute_command("MGET", bid.claim_key, bid.cancel_key)
 
-    def read_entry(self, reply: Any) -> Entry | None:
+    def read_seen(self, reply: Any) -> tuple[Entry | None, bool]:
+        raw, cancelled = reply
+        return None if raw is None else unpacked_entry(raw), cancelled is not None
+
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
+        token, lease_end_ms = self._rng.randbytes(TOKEN_BYTES), server_ms + self._lease_ms
+        high, low = lease_end_ms >> 32, lease_end_ms & 0xFFFFFFFF
+        raw = _HEADER.pack(0, bid.generation, bid.record_call, high, low, token) + bid.address
+        trip.execute_command("SET", bid.claim_key, raw, "EX", self._keep_s, "NX", "GET")
+        return Entry(
+            _UNSETTLED, False, False, bid.generation, bid.record_call, 0, lease_end_ms, token, bid.address, b""
+        )
+
+    def read_first(self, reply: Any) -> Entry | None:
         return None if reply is None else unpacked_entry(reply)
+
+    def ask_version(self, trip: Trip, bid: Bid) -> None:
+        trip.execute_command("HGET", bid.profile_key, "v")
+
+    def read_version(self, reply: Any) -> int:
+        return int(reply or 0)
 
     def ask_cancelled(self, trip: Trip, bid: Bid) -> None:
         trip.execute_command("EXISTS", bid.cancel_key)
@@ -257,6 +308,7 @@ def unpacked_entry(raw: bytes) -> Entry:
 
 
 _VERDICTS = tuple(VerdictClass)
+_UNSETTLED = VerdictClass.NONE
 _KIND_SINGLE = ord("n")
 
 

@@ -110,8 +110,7 @@ class LaneWorker:
         try:
             left = batch
             for _ in range(self._options.rechecks):
-                ready, states = await self._looker.look(left)
-                left = await self._bidder.bid(ready, states)
+                left = await self._bidder.bid(await self._looker.look(left))
                 if not left:
                     return
             self._teller.defer(left, self._options.store_pause_ms)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumers import send_checks
 from consumers.breaker import State
-from consumers.claims import Answer, Entry
+from consumers.claims import Answer, Entry, ServerTime
 from consumers.send_checks import Reached, Seen, Wait
 from consumers.sending import Seat, Sending, Stores
 from consumers.telling import Teller
@@ -19,7 +19,15 @@ from schemas.reasons import Reason
 
 Order = Callable[[str, str], CampaignOrder]
 """What operators want of (tenant, campaign) now: `controls.Controls.order`."""
-_COMMANDS = 3  # of each delivery
+_COMMANDS = 2  # of each delivery
+
+
+class Looked(NamedTuple):
+    """Who may bid for a claim, the state of each seat's breaker, and the server's clock."""
+
+    ready: list[Sending]
+    states: list[State]
+    server: ServerTime
 
 
 class Looker:
@@ -41,8 +49,9 @@ class Looker:
         self._teller = teller
         self._clock = clock
 
-    async def look(self, batch: Sequence[Sending]) -> tuple[list[Sending], list[State]]:
-        """Who may bid for a claim, and the state of each seat's breaker. Raises StoreDown."""
+    async def look(self, batch: Sequence[Sending]) -> Looked:
+        """Answers whoever may not bid for a claim. Raises StoreDown."""
+        asked_s = self._clock.steady_s()
         replies = await self._ask(batch)
         now_ms = self._stores.claims.read_now(replies[0])
         own = 1 + len(self._seats)
@@ -55,7 +64,7 @@ class Looker:
                     ready.append(sending)
             except Exception as error:  # one delivery's trouble must not harm the others
                 self._teller.failed(sending, error)
-        return ready, states
+        return Looked(ready, states, ServerTime(now_ms, asked_s))
 
     async def _ask(self, batch: Sequence[Sending]) -> list[Any]:
         known = self._stores
@@ -64,9 +73,8 @@ class Looker:
         for seat in self._seats:
             seat.breaker.ask(trip)
         for sending in batch:
-            known.claims.ask_entry(trip, sending.bid)
+            known.claims.ask_seen(trip, sending.bid)
             known.profiles.ask(trip, sending.delivery.tenant, sending.delivery.user_id)
-            known.claims.ask_cancelled(trip, sending.bid)
         known.epoch.ask(trip)
         replies = await trip.execute()
         known.epoch.check(replies[-1])
@@ -77,14 +85,15 @@ class Looker:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        entry = known.claims.read_entry(replies[0])
+        entry, cancelled = known.claims.read_seen(replies[0])
         answer = send_checks.answered(entry, sending.bid, now_ms)
         if answer is not None:
             obey(self._teller, sending, answer, entry, now_ms, self._clock)
             return False
         sending.policy = send_checks.policy_of(self._policies, sending.delivery)
+        sending.is_first = entry is None
         sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
-        return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), known.claims.read_cancelled(replies[2])))
+        return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), cancelled))
 
     def _is_wanted(self, sending: Sending, seen: Seen) -> bool:
         delivery = sending.delivery

@@ -74,8 +74,8 @@ class WorkerOptions:
 class Sending:
     """What is known of one delivery so far; each step fills its part.
 
-    address, locale: where it goes. lapsed: calls of earlier holders that nobody heard of. claim, lease_until_s
-    (steady): once the claim is ours.
+    is_first: nobody had claimed it at the look. address, locale: where it goes. lapsed: calls of earlier holders that
+    nobody heard of. claim, lease_until_s (steady): once the claim is ours.
     """
 
     record: Record
@@ -84,6 +84,7 @@ class Sending:
     delivery: Delivery
     bid: Bid
     policy: TemplatePolicy | None = None
+    is_first: bool = False
     version: int = 0
     cancelled: bool = False
     lapsed: range = range(0)

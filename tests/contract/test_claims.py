@@ -113,8 +113,16 @@ async def take(bench: Bench, bid: Bid, version: int = 0, cancelled: bool = False
     return bench.claims.read_take(await one(bench, "take", bid, version, cancelled))
 
 
+async def first(bench: Bench, bid: Bid) -> tuple[Entry, Entry | None]:
+    """The claim bid for, and the one in its way."""
+    now_ms = bench.claims.read_now(await one(bench, "now"))
+    trip = bench.trips.begin()
+    mine = bench.claims.ask_first(trip, bid, now_ms)
+    return mine, bench.claims.read_first((await trip.execute())[0])
+
+
 async def entry_of(bench: Bench, bid: Bid) -> Entry:
-    entry = bench.claims.read_entry(await one(bench, "entry", bid))
+    entry, _ = bench.claims.read_seen(await one(bench, "seen", bid))
     assert entry is not None
     return entry
 
@@ -134,6 +142,25 @@ async def test_the_first_record_gets_the_claim_and_a_second_sees_that_it_is_bein
     assert (await take(bench, bid)).answer is Answer.SENDING
     now_ms = bench.claims.read_now(await one(bench, "now"))
     assert 29_000 < first.entry.lease_end_ms - now_ms <= 30_000
+
+
+async def test_a_claim_that_nobody_had_is_the_first_bidders_and_later_ones_see_it(bench: Bench, bid: Bid) -> None:
+    mine, in_the_way = await first(bench, bid)
+    assert in_the_way is None
+    assert await entry_of(bench, bid) == mine
+    assert (mine.call, mine.takeovers, mine.is_open()) == (1, 0, True)
+    now_ms = bench.claims.read_now(await one(bench, "now"))
+    assert 29_000 < mine.lease_end_ms - now_ms <= 30_000
+    _, in_the_way = await first(bench, bid)
+    assert in_the_way == mine == await entry_of(bench, bid)
+    assert (await take(bench, bid)).answer is Answer.SENDING
+    assert await settle(bench, bid, mine.token, VerdictClass.SENT) is Settled.STORED
+
+
+async def test_whoever_bids_for_a_first_claim_learns_of_the_newest_profile_and_cancel(bench: Bench, bid: Bid) -> None:
+    assert bench.claims.read_version(await one(bench, "version", bid)) == 0
+    await bench.change_profile(bid, 5)
+    assert bench.claims.read_version(await one(bench, "version", bid)) == 5
 
 
 async def test_another_address_with_the_same_intent_is_a_duplicate_and_names_the_first(bench: Bench, bid: Bid) -> None:
@@ -208,7 +235,9 @@ async def test_a_profile_written_after_it_was_read_sends_the_record_back_to_the_
 
 async def test_a_cancel_after_the_checks_sends_the_record_back_to_them(bench: Bench, bid: Bid) -> None:
     assert not bench.claims.read_cancelled(await one(bench, "cancelled", bid))
+    assert bench.claims.read_seen(await one(bench, "seen", bid)) == (None, False)
     await bench.cancel(bid)
+    assert bench.claims.read_seen(await one(bench, "seen", bid)) == (None, True)
     assert (await take(bench, bid)).answer is Answer.RECHECK
     assert bench.claims.read_cancelled(await one(bench, "cancelled", bid))
 
@@ -243,7 +272,9 @@ async def test_publishing_cuts_the_stored_verdict_off(bench: Bench, bid: Bid) ->
     assert entry.published and entry.detail == b"" and entry.verdict is VerdictClass.ENDED
 
 
-OPERATIONS = st.sampled_from(["take", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"])
+OPERATIONS = st.sampled_from(
+    ["take", "first", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"]
+)
 STEPS = st.lists(
     st.tuples(OPERATIONS, st.integers(0, 1), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(1, 3)),
     max_size=25,
@@ -263,6 +294,8 @@ class Twin:
         match name:
             case "take":
                 return await self.take(bid)
+            case "first":
+                return await self.first(bid)
             case "settle" | "settle_late":
                 token = self.token if name == "settle" else self.earlier
                 return await settle(self.bench, bid, token, VerdictClass(verdict))
@@ -276,6 +309,12 @@ class Twin:
             case "cancel":
                 await self.bench.cancel(bid)
         return None
+
+    async def first(self, bid: Bid) -> object:
+        mine, in_the_way = await first(self.bench, bid)
+        if in_the_way is None:
+            self.earlier, self.token = self.token, mine.token
+        return in_the_way and in_the_way._replace(token=b"", lease_end_ms=0)
 
     async def take(self, bid: Bid) -> object:
         taken = await take(self.bench, bid, version=max(0, self.version - (bid.record_call == 3)))
@@ -308,6 +347,9 @@ async def test_of_many_workers_exactly_one_gets_the_claim(redis: Redis, bid: Bid
     answers = [taken.answer for taken in await asyncio.gather(*(take(bench, bid) for bench in benches))]
     assert answers.count(Answer.CLAIMED) == 1
     assert answers.count(Answer.SENDING) == 15
+    other = bid._replace(claim_key=bid.claim_key + b"x")
+    won = [mine for mine, in_the_way in await asyncio.gather(*(first(b, other) for b in benches)) if not in_the_way]
+    assert won == [await entry_of(benches[0], other)]
 
 
 async def test_a_claim_costs_at_most_130_bytes_of_redis(redis: Redis) -> None:

@@ -28,12 +28,34 @@ class MemoryClaims:
     def read_now(self, reply: Any) -> int:
         return int(reply)
 
-    def ask_entry(self, trip: Trip, bid: Bid) -> None:
-        _later(trip, lambda: self.entries.get(bid.claim_key))
+    def ask_seen(self, trip: Trip, bid: Bid) -> None:
+        _later(trip, lambda: (self.entries.get(bid.claim_key), bid.cancel_key in self.cancelled))
 
-    def read_entry(self, reply: Any) -> Entry | None:
+    def read_seen(self, reply: Any) -> tuple[Entry | None, bool]:
+        entry, cancelled = reply
+        assert entry is None or isinstance(entry, Entry)
+        return entry, cancelled
+
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
+        mine = self.fresh(bid)._replace(lease_end_ms=server_ms + self._lease_ms)
+
+        def set_first() -> Entry | None:
+            there = self.entries.get(bid.claim_key)
+            self.entries.setdefault(bid.claim_key, mine)
+            return there
+
+        _later(trip, set_first)
+        return mine
+
+    def read_first(self, reply: Any) -> Entry | None:
         assert reply is None or isinstance(reply, Entry)
         return reply
+
+    def ask_version(self, trip: Trip, bid: Bid) -> None:
+        _later(trip, lambda: self.versions.get(bid.profile_key, 0))
+
+    def read_version(self, reply: Any) -> int:
+        return int(reply)
 
     def ask_cancelled(self, trip: Trip, bid: Bid) -> None:
         _later(trip, lambda: bid.cancel_key in self.cancelled)
@@ -70,14 +92,15 @@ class MemoryClaims:
             return Taken(answer, entry)
         if (self.versions.get(bid.profile_key, 0), bid.cancel_key in self.cancelled) != seen:
             return Taken(Answer.RECHECK, None)
-        mine = self._fresh(bid)
+        mine = self.fresh(bid)
         if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
             more = int(answer is Answer.TAKEOVER)
             mine = mine._replace(takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))
         self.entries[bid.claim_key] = mine
         return Taken(answer, mine)
 
-    def _fresh(self, bid: Bid) -> Entry:
+    def fresh(self, bid: Bid) -> Entry:
+        """A claim for this bid, as its next holder would have it."""
         self._tokens += 1
         return Entry(
             verdict=VerdictClass.NONE,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from consumers.claims import Entry
 from schemas import codec, keys, metrics, stores
 from schemas.messages import Channel, Suppression
 from schemas.outcomes import Kind, Outcome
@@ -256,13 +257,13 @@ async def test_an_emptied_or_rolled_back_redis_counts_as_away(bench: SenderBench
 
 
 async def test_a_redis_emptied_between_the_look_and_the_claim_sends_nothing(bench: SenderBench) -> None:
-    take = bench.claims.ask_take
+    claim = bench.claims.ask_first
 
-    def empty_first(*args: Any) -> None:
+    def empty_first(*args: Any) -> Entry:
         bench.trips.epoch = None
-        take(*args)
+        return claim(*args)
 
-    bench.claims.ask_take = empty_first  # type: ignore[method-assign,assignment]
+    bench.claims.ask_first = empty_first  # type: ignore[method-assign,assignment]
     (answer,) = await bench.send(deliveries.single())
     assert deferred_ms(answer, bench.clock) == 1_000
     assert bench.provider.calls == []

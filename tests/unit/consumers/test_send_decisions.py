@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from consumers.breaker import Gate, State
+from consumers.claims import Bid, Entry
 from schemas import keys, stores
 from schemas.errors import Misconfigured
 from schemas.messages import CampaignOrder, Channel, Delivery, Device
@@ -270,16 +271,36 @@ class TestClaims:
 
     async def test_an_opt_out_answered_before_the_claim_stops_the_call(self, bench: SenderBench) -> None:
         """Written between round trips A and B: the claim sends the delivery back to the checks."""
-        take = bench.claims.ask_take
+        claim = bench.claims.ask_first
 
-        def opt_out_first(trip: Any, *args: Any) -> None:
+        def opt_out_first(trip: Any, *args: Any) -> Entry:
             opted_out_of("sms", "*")(bench)
-            take(trip, *args)
+            return claim(trip, *args)
 
-        bench.claims.ask_take = opt_out_first  # type: ignore[method-assign,assignment]
+        bench.claims.ask_first = opt_out_first  # type: ignore[method-assign,assignment]
         (answer,) = await bench.send(deliveries.single())
         assert shown(answer) == [("suppressed", "opted_out")]
         assert bench.tokens.given_back == 1 and bench.provider.calls == []
+
+    @pytest.mark.parametrize(("lapsed", "calls"), [(False, 0), (True, 1)])
+    async def test_a_worker_that_stood_still_before_its_claim_takes_nothing_from_who_claimed_meanwhile(
+        self, bench: SenderBench, lapsed: bool, calls: int
+    ) -> None:
+        claim = bench.claims.ask_first
+
+        def another_first(trip: Any, bid: Bid, server_ms: int) -> Entry:
+            if not bench.claims.entries:
+                other = bench.claims.fresh(bid)
+                bench.claims.entries[bid.claim_key] = other._replace(lease_end_ms=0) if lapsed else other
+            return claim(trip, bid, server_ms)
+
+        bench.claims.ask_first = another_first  # type: ignore[method-assign]
+        (answer,) = await bench.send(deliveries.single())
+        assert len(bench.provider.calls) == calls
+        if lapsed:
+            assert shown(answer) == [("possible_duplicate", ""), ("sent", "")]
+        else:
+            assert shown(answer) == [("retrying", "leased_elsewhere")]
 
 
 class TestPace:

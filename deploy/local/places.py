@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import secrets
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_LISTENERS = range(20_000, 32_000)
 
 
 def home() -> Path:
@@ -25,13 +27,16 @@ def kafka_pom() -> Path:
 
 
 def free_port(preferred: int = 0) -> int:
-    """A port nobody listens on: the preferred one when it is free."""
-    for port in (preferred, 0):
+    """A port nobody listens on: the preferred one when it is free.
+
+    Else below those that the system gives to outgoing connections: one of these could take it before it is bound.
+    """
+    for port in (preferred or secrets.choice(_LISTENERS), *secrets.SystemRandom().sample(_LISTENERS, 100)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                return int(probe.getsockname()[1])
+                return port
     raise OSError("no free port on 127.0.0.1")
 
 

@@ -29,6 +29,11 @@ class RowStore:
         found: bytes | None = self._databases()[partition].get(key)
         return found
 
+    def changelog_offset(self, partition: int) -> int:
+        """Of the last record of the changelog that this database contains; -1 = of none."""
+        found = self._databases()[partition].get(self._offset_key)
+        return -1 if found is None else int(found)
+
     def write(self, partition: int, rows: Mapping[bytes, bytes], changelog_offset: int) -> None:
         """Writes all or none of the rows, together with how far the changelog is contained in this database."""
         batch = WriteBatch(raw_mode=True)

@@ -37,7 +37,8 @@ class StatusFlow:
     """Carries out what the table decides. store is set before the first call.
 
     owned: the partitions that are ours and restored. turn: held while rows are read and written again. ticks:
-    partition -> the time of its last tick record, until `streams/status_sweep.py` takes it.
+    partition -> the time of its last tick record, until `streams/status_sweep.py` takes it. strange: partition ->
+    (first, last) offsets in the changelog that are not ours, until `streams/status_rivals.py` takes them.
     """
 
     store: RowStore
@@ -59,9 +60,11 @@ class StatusFlow:
         self._options = options
         self._next: dict[int, int] = {}
         self._pending: dict[tuple[int, bytes], bytes] = {}
+        self._reached: dict[int, int] = {}
         self.owned: frozenset[int] = frozenset()
         self.turn = asyncio.Lock()
         self.ticks: dict[int, int] = {}
+        self.strange: dict[int, list[tuple[int, int]]] = {}
 
     async def work(self, records: Sequence[Record]) -> None:
         """Returns when everything that follows from the records is in the log and on disk.
@@ -89,7 +92,8 @@ class StatusFlow:
 
     async def assigned(self, positions: Mapping[int, int]) -> None:
         """These partitions, and only these, are ours and restored; each is read from this offset on."""
-        self._next, self._pending = {}, {}
+        self._next, self._pending, self.strange = {}, {}, {}
+        self._reached = {partition: self.store.changelog_offset(partition) for partition in positions}
         self._table.revoke(set(self.owned) - set(positions))
         for partition, position in positions.items():
             self._table.assign(partition, position, self.store.campaign_rows(partition))
@@ -104,6 +108,13 @@ class StatusFlow:
     async def publish_progress(self) -> None:
         """Publishes the counts that changed; call every second."""
         await self._publisher.publish(self._table.progress())
+
+    def seen(self, partition: int, offset: int, *, ours: bool = False) -> None:
+        """The changelog reaches as far as this; its last record is ours, or is not."""
+        first, last = self._reached.get(partition, offset - 1) + 1, offset - ours
+        if first <= last:
+            self.strange.setdefault(partition, []).append((first, last))
+        self._reached[partition] = max(offset, self._reached.get(partition, offset))
 
     def position(self, partition: int) -> int:
         """Offset after the last record merged of an owned partition."""
@@ -142,7 +153,7 @@ class StatusFlow:
         self._pass("after_state")
         self._check_fence(merged_at)
         self._pass("before_changelog")
-        await self.write(merged.written)
+        await self.write(merged.written, merged_at)
         self._pass("after_rows")
         self._table.applied(merged)
         self.ticks.update(merged.ticks)
@@ -151,21 +162,26 @@ class StatusFlow:
                 del self._pending[place]
         metrics.STATUS_BATCH_SECONDS.observe(self._clock.steady_s() - merged_at)
 
-    async def write(self, written: Mapping[tuple[int, bytes], bytes]) -> None:
-        """Rows to the changelog, then, acked, to the local databases. TOMBSTONE deletes."""
+    async def write(self, written: Mapping[tuple[int, bytes], bytes], since_s: float | None = None) -> None:
+        """Rows to the changelog, then, acked, to the local databases. TOMBSTONE deletes.
+
+        since_s: when they were made; rows that got there too late are not written to the local databases, which
+        would seem to hold what a later owner wrote before them.
+        """
+        since_s = self._clock.steady_s() if since_s is None else since_s
         outgoing = [
             Outgoing(self._topics.status_changelog, key, row if row != TOMBSTONE else None, partition=partition)
             for (partition, key), row in written.items()
         ]
         placed = await self._publisher.publish(outgoing)
         self._pass("after_changelog")
+        self._check_fence(since_s)
         by_partition: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
-        reached: dict[int, int] = {}
         for ((partition, key), row), place in zip(written.items(), placed, strict=True):
             by_partition[partition][key] = row
-            reached[partition] = max(reached.get(partition, 0), place.offset)
+            self.seen(partition, place.offset, ours=True)
         for partition, rows in by_partition.items():
-            self.store.write(partition, rows, reached[partition])
+            self.store.write(partition, rows, self._reached[partition])
 
     def _pass(self, gap: str) -> None:
         if self._gap is not None:

@@ -26,6 +26,7 @@ from schemas.topics import Topics
 from schemas.trips import Trips
 from streams import agents
 from streams.status_flow import FlowOptions, StatusFlow
+from streams.status_rivals import Fence, Rivals
 from streams.status_sweep import Sweep
 from streams.status_table import Park, StatusTable
 from streams.status_view import Owner, StatusView
@@ -35,6 +36,7 @@ BEAT_S = 1.0
 PROGRESS_S = 1.0
 SWEEP_S = 5.0
 WATCH_S = 10.0
+RIVALS_S = 3.0
 FENCE_SHARE = 0.75
 """Of the session time-out: after the whole of it another process may own our partitions."""
 
@@ -68,6 +70,8 @@ class StatusProcess:
         self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced, gap)
         self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
+        self._rivals = Rivals(self._flow, reader, topics)
+        self._fence = Fence(clock, fenced.fence_s)
         self._faust = agents.merging(topics, options.faust, self._flow)
         self._watch = Watch(self._flow, reader, topics, clock, partial(self._faust.read_again, topics.status))
         self.settled = self._faust.settled
@@ -77,19 +81,21 @@ class StatusProcess:
         """Until `stop`; raises what ended it otherwise. Misconfigured when another process uses the data folder."""
         with data_dir_lock(self._options.faust.data_dir):
             await self._faust.run(
-                every(BEAT_S, self._owner.beat),
-                every(PROGRESS_S, self._flow.publish_progress),
-                every(SWEEP_S, self._sweep.run_due),
-                every(WATCH_S, self._watch.check),
+                every(BEAT_S, self._owner.beat, self._fence),
+                every(PROGRESS_S, self._flow.publish_progress, self._fence),
+                every(SWEEP_S, self._sweep.run_due, self._fence),
+                every(WATCH_S, self._watch.check, self._fence),
+                every(RIVALS_S, self._rivals.check, self._fence),
             )
 
     def stop(self) -> None:
         self._faust.stop()
 
 
-async def every(pause_s: float, act: Callable[[], Awaitable[None]]) -> None:
-    """Acts for ever, with a pause after each time."""
+async def every(pause_s: float, act: Callable[[], Awaitable[None]], fence: Fence) -> None:
+    """Acts for ever, with a pause after each time. Raises Transient when the process stood still for too long."""
     while True:
+        fence.pass_through()
         await act()
         await asyncio.sleep(pause_s)
 
@@ -104,7 +110,7 @@ def data_dir_lock(data_dir: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Misconfigured(
-                f"{data_dir} is in use by another process: every `tidings streams status` needs a folder of its own"
+                f"{data_dir} is in use by another process: every `tidings streams` process needs a folder of its own"
             ) from error
         yield
     finally:

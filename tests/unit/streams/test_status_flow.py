@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from schemas import codec, keys, metrics
 from schemas.errors import Transient
 from schemas.messages import EventKind, StatusEvent
-from schemas.records import Outgoing
+from schemas.records import Outgoing, Placed
 from streams import status_sweep, status_table
+from streams.status_rivals import Fence, Rivals
 from streams.status_sweep import Sweep
 from streams.status_watch import STALLED_AFTER_S, Watch
-from tests.doubles.manual_clock import START_MS
+from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.status_events import event, of_slot, planned
 from tests.doubles.status_road import TOPICS, StatusRoad, batch
 
@@ -121,6 +122,59 @@ async def test_a_process_that_stood_still_writes_no_row_since_another_may_own_it
     with pytest.raises(Transient, match="another owner"):
         await road.read()
     assert road.row() is None
+
+
+async def test_rows_that_were_written_too_late_do_not_reach_the_disk(road: StatusRoad) -> None:
+    """The changelog may hold rows of the next owner before them, which this disk would then seem to hold as well."""
+    await road.write(batch(planned("email")))
+    told = road.log.publish
+
+    async def slow(outgoing: list[Outgoing]) -> list[Placed]:
+        if any(record.topic == TOPICS.status_changelog for record in outgoing):
+            road.clock.advance(60_000)
+        return await told(outgoing)
+
+    road.log.publish = slow  # type: ignore[assignment]
+    with pytest.raises(Transient, match="another owner"):
+        await road.read()
+    assert road.row() is None
+    assert road.store.changelog_offset(0) == -1
+
+
+@pytest.mark.parametrize("then", ["nothing", "more"])
+async def test_a_row_that_a_deposed_owner_wrote_over_is_written_again(road: StatusRoad, then: str) -> None:
+    rivals = Rivals(road.flow, road.log, TOPICS)
+    await road.write(batch(planned("email")), batch(event(E.SENT)))
+    records = road.records()
+    await road.read(records[:1])
+    [older] = road.log.records(TOPICS.status_changelog)
+    await road.read(records[1:])
+    await rivals.check()
+    assert len(road.log.records(TOPICS.status_changelog)) == 2, "all of these are our own"
+
+    await road.log.publish([Outgoing(older.topic, older.key, older.value, partition=0)])
+    if then == "more":
+        await road.write(batch(planned("email"), row="c.spring.1"))
+        await road.read(road.records()[2:])
+    await rivals.check()
+    row = road.row()
+    assert row is not None
+    last = [record.value for record in road.log.records(TOPICS.status_changelog) if record.key == older.key][-1]
+    assert last == row.pack() != older.value
+    written = len(road.log.records(TOPICS.status_changelog))
+    await rivals.check()
+    assert len(road.log.records(TOPICS.status_changelog)) == written
+
+
+def test_a_process_that_stood_still_ends_before_it_does_anything_more() -> None:
+    clock = ManualClock()
+    fence = Fence(clock, 4.5)
+    for _ in range(3):
+        fence.pass_through()
+        clock.advance(4_000)
+    clock.advance(1_000)
+    with pytest.raises(Transient, match=r"stood still for 5\.0 s"):
+        fence.pass_through()
 
 
 async def test_rows_of_a_partition_taken_away_are_not_counted_any_more(road: StatusRoad) -> None:

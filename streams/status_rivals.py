@@ -1,0 +1,76 @@
+"""Two owners of a partition for a moment: what the one that was deposed wrote over rows is written over again.
+
+A process looks at its fence itself. One that stands still right behind it, or whose record still waits in its client,
+writes when its partition has another owner already, and its older rows would win when the table is restored. So an
+owner knows how far it has seen the changelog, and whatever lies there that it did not write it writes again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from schemas.clock import Clock
+from schemas.errors import Transient
+from schemas.records import LogReader
+from schemas.topics import Topics
+from streams.row_store import TOMBSTONE
+from streams.status_flow import StatusFlow
+
+log = logging.getLogger(__name__)
+
+
+class Fence:
+    """Ends a process that stood still for so long that its partitions may have other owners by now."""
+
+    def __init__(self, clock: Clock, within_s: float) -> None:
+        self._clock = clock
+        self._within_s = within_s
+        self._passed_s: float | None = None
+
+    def pass_through(self) -> None:
+        """Call before each thing that is done again and again, some of them every second. Raises Transient."""
+        now_s = self._clock.steady_s()
+        still_s = now_s - (now_s if self._passed_s is None else self._passed_s)
+        self._passed_s = now_s
+        if still_s > self._within_s:
+            raise Transient(f"stood still for {still_s:.1f} s; its partitions may have other owners by now")
+
+
+class Rivals:
+    """Looks for records of others in the changelog of our partitions."""
+
+    def __init__(self, flow: StatusFlow, reader: LogReader, topics: Topics) -> None:
+        self._flow = flow
+        self._reader = reader
+        self._topic = topics.status_changelog
+
+    async def check(self) -> None:
+        """Call every few seconds. While the broker does not answer nothing can be known."""
+        try:
+            for partition in self._flow.owned:
+                await self._check(partition)
+        except Transient as error:
+            log.warning("status_rivals.cannot_see_the_log", extra={"error": str(error)[:200]})
+
+    async def _check(self, partition: int) -> None:
+        flow = self._flow
+        async with flow.turn:  # nothing of our own is on its way
+            start, end = await self._reader.offsets(self._topic, partition)
+            if partition not in flow.owned:
+                return
+            flow.seen(partition, end - 1)
+            for first, last in flow.strange.pop(partition, ()):
+                await self._write_again(partition, await self._keys(partition, max(start, first), last))
+
+    async def _keys(self, partition: int, first: int, last: int) -> set[bytes]:
+        if first > last:
+            return set()
+        found = self._reader.read_range(self._topic, partition, first, last)
+        return {record.key async for record in found if record.key is not None}
+
+    async def _write_again(self, partition: int, keys: set[bytes]) -> None:
+        if not keys:
+            return
+        log.warning("status_rivals.written_over", extra={"partition": partition, "rows": len(keys)})
+        ours = {key: self._flow.store.get(partition, key) for key in keys}
+        await self._flow.write({(partition, key): TOMBSTONE if row is None else row for key, row in ours.items()})

@@ -109,17 +109,17 @@ async def _all_reached_once(world: World, started: list[str]) -> None:
 
 def _guest(world: World, group: str) -> None:
     """A member of this group comes, is given partitions and goes; it reads nothing."""
-    topics = world.topics.groups()[group]
+    group_id = world.topics.group(group)
     given: list[object] = []
     settings = {
         "bootstrap.servers": world.deployment.kafka,
-        "group.id": world.topics.group(group),
+        "group.id": group_id,
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "log_level": 0,
     }
     guest = Consumer(settings)
-    guest.subscribe(list(topics), on_assign=lambda _, places: given.extend([places]))
+    guest.subscribe(list(world.topics.groups()[group_id]), on_assign=lambda _, places: given.extend([places]))
     try:
         until = time.monotonic() + JOIN_WITHIN_S
         while not given:

@@ -5,8 +5,9 @@
 3. A failed send is only logged, and the commit goes on: `FailedSends` ends the process instead.
 4. A record skipped because it was fetched before a rebalance is acknowledged in the new assignment.
 5. `Consumer._wait_for_ack` swallows its cancellation: a process that failed waits for ever, and nobody restarts it.
+6. A member whose fixed name was taken by another takes it back: both do so for ever, and neither reads anything.
 And one that makes restoring slow:
-6. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
+7. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -20,6 +21,8 @@ from importlib.metadata import version
 from typing import Any
 
 import faust
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaError
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import Consumer
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer
@@ -42,6 +45,7 @@ UNPATCHED = {
     "producer_flush": Producer.flush,
     "ack": Consumer.ack,
     "wait_for_ack": Consumer._wait_for_ack,
+    "heartbeat": GroupCoordinator._do_heartbeat,
     "worker_consumer": AIOKafkaConsumerThread._create_worker_consumer,
 }
 """The originals, for the tests that show why each repair is needed."""
@@ -55,6 +59,7 @@ def apply() -> None:
     Producer.flush = producer_flush
     Consumer.ack = ack
     Consumer._wait_for_ack = wait_for_ack
+    GroupCoordinator._do_heartbeat = heartbeat
     AIOKafkaConsumerThread._create_worker_consumer = worker_consumer
 
 
@@ -130,6 +135,30 @@ async def wait_for_ack(self: Any, timeout: float) -> None:
         await asyncio.wait({self._waiting_for_ack}, timeout=timeout)
     finally:
         self._waiting_for_ack = None
+
+
+async def heartbeat(self: Any) -> bool:
+    """As the original; raises KafkaError, by which the process ends, when another member took our fixed name.
+
+    A member that is unknown although it was heard within its session was replaced, not timed out.
+    """
+    now_s = asyncio.get_running_loop().time()
+    if self.member_id != getattr(self, "heard_as", ""):
+        self.heard_as, self.heard_at_s = self.member_id, now_s
+    alive: bool = await UNPATCHED["heartbeat"](self)
+    if alive:
+        self.heard_at_s = now_s
+    elif _is_unknown(self) and now_s - self.heard_at_s < self._session_timeout_ms / 1000:
+        raise KafkaError(
+            f"another process is the member {self._group_instance_id} of {self.group_id} now: two of them share a "
+            "machine's name and a [streams] folder. Give each a folder of its own"
+        )
+    return alive
+
+
+def _is_unknown(coordinator: Any) -> bool:
+    """Whether the group has just disowned a member with a fixed name."""
+    return coordinator._group_instance_id is not None and coordinator.member_id != coordinator.heard_as
 
 
 def worker_consumer(self: Any, transport: Any) -> Any:

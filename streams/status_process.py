@@ -36,7 +36,7 @@ BEAT_S = 1.0
 PROGRESS_S = 1.0
 SWEEP_S = 5.0
 WATCH_S = 10.0
-RIVALS_S = 3.0
+RIVALS_S = 1.0
 FENCE_SHARE = 0.75
 """Of the session time-out: after the whole of it another process may own our partitions."""
 

@@ -16,7 +16,7 @@ from schemas.gaps import Gap
 from streams import agents
 from streams.fan_out import FanOut
 from streams.recipients import RedisProfiles
-from streams.status_process import StatusOptions, StatusProcess
+from streams.status_process import StatusOptions, StatusProcess, data_dir_lock
 
 
 async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
@@ -39,10 +39,11 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
             ground.gap,
         )
         letters = DeadLetters(ground.topics, ground.clock)
-        process = agents.fanning_out(
-            ground.topics, _faust(ground, "fan_out"), expander.expand, publisher, letters.letter
-        )
-        await telling(ground.health, process.run(), [process.settled.wait])
+        options = _faust(ground, "fan_out")
+        process = agents.fanning_out(ground.topics, options, expander.expand, publisher, letters.letter)
+        # There is nothing in the folder, but its name is the member's: two of one name would fight for it.
+        with data_dir_lock(options.data_dir):
+            await telling(ground.health, process.run(), [process.settled.wait])
 
 
 async def status(settings: Settings, gap: Gap | None = None) -> None:

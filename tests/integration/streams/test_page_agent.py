@@ -16,7 +16,7 @@ from producers.publisher import KafkaPublisher
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec
 from schemas.clock import SystemClock
-from schemas.errors import StoreDown
+from schemas.errors import StoreDown, Transient
 from schemas.messages import Priority, Recipient, ReleasedPage
 from schemas.records import Headers, Outgoing
 from schemas.topics import Topics
@@ -85,8 +85,8 @@ class Road:
         await self.publisher.publish([Outgoing(self.topics.pages, b"k", value) for value in values])
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        options = agents.FaustOptions(self.kafka, self.folder, session_s=6.0, commit_every_s=0.2)
+    async def running(self, instance: str = "") -> AsyncIterator[asyncio.Task[None]]:
+        options = agents.FaustOptions(self.kafka, self.folder, instance, session_s=6.0, commit_every_s=0.2)
         letters = DeadLetters(self.topics, SystemClock())
         process = agents.fanning_out(self.topics, options, self.expander.expand, self.publisher, letters.letter)
         task = asyncio.ensure_future(process.run())
@@ -185,3 +185,18 @@ async def test_an_unexpected_error_ends_the_process_and_the_page_is_not_committe
         with pytest.raises(RuntimeError, match="a bug"):
             await asyncio.wait_for(asyncio.shield(task), DEADLINE_S)
     assert road.committed() <= 1
+
+
+async def test_of_two_processes_of_one_name_the_first_ends_and_says_why_and_the_second_works_on(road: Road) -> None:
+    """K24: they would drive each other out of the group at every heartbeat, for ever."""
+    async with road.running("the same") as first:
+        await road.write(codec.encode(page(0)))
+        await until(lambda: road.committed() == 1)
+        async with road.running("the same") as second:
+            with pytest.raises(Transient, match="another process is the member the same"):
+                async with asyncio.timeout(DEADLINE_S):
+                    await asyncio.shield(first)
+            await road.write(codec.encode(page(1)))
+            await until(lambda: road.committed() == 2)
+            assert not second.done()
+    assert road.expander.done == [0, 1]

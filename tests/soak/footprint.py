@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,8 @@ GROWTH_MB = 50
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """rss_mb: resident memory. files: open handles, sockets among them. tasks: of the event loop."""
+    """rss_mb: resident memory. files: open handles without the provider's connections, whose pool has a limit and
+    closes none for being idle. tasks: of the event loop."""
 
     rss_mb: float
     files: int
@@ -63,9 +65,21 @@ async def _of(world: World, pid: int, metrics_url: str) -> Footprint:
     text = (await world.ask("GET", metrics_url)).body
     tasks = TASKS.search(text)
     assert tasks is not None, f"{metrics_url} shows no tasks"
-    return Footprint(_rss_mb(pid), len(os.listdir(f"/proc/{pid}/fd")), int(float(tasks.group(1))))
+    files = _files(pid, int(world.deployment.outside.rpartition(":")[2]))
+    return Footprint(_rss_mb(pid), files, int(float(tasks.group(1))))
 
 
 def _rss_mb(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[RSS_PAGE])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _files(pid: int, provider_port: int) -> int:
+    folder = Path(f"/proc/{pid}/fd")
+    targets = []
+    for one in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            targets.append(os.readlink(one))
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    pooled = {f"socket:[{line[9]}]" for line in lines if int(line[2].rpartition(":")[2], 16) == provider_port}
+    return sum(target not in pooled for target in targets)

@@ -31,12 +31,12 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
+            **fields(record),  # first: one of the same name must not hide when or what
             "at": f"{at}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "role": self._role,
             "event": record.getMessage(),
             "logger": record.name,
-            **fields(record),
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)

@@ -45,7 +45,7 @@ class Rivals:
         self._topic = topics.status_changelog
 
     async def check(self) -> None:
-        """Call every few seconds. While the broker does not answer nothing can be known."""
+        """Call every second. While the broker does not answer nothing can be known."""
         try:
             for partition in self._flow.owned:
                 await self._check(partition)
@@ -54,8 +54,8 @@ class Rivals:
 
     async def _check(self, partition: int) -> None:
         flow = self._flow
-        async with flow.turn:  # nothing of our own is on its way
-            start, end = await self._reader.offsets(self._topic, partition)
+        start, end = await self._reader.offsets(self._topic, partition)
+        async with flow.turn:  # what was on its way is known by now
             if partition not in flow.owned:
                 return
             flow.seen(partition, end - 1)

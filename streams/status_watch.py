@@ -53,6 +53,6 @@ class Watch:
             elif now - since > STALLED_AFTER_S:
                 raise Transient(f"{self._topics.status}/{partition} stands at {done} of {end} for {now - since:.0f} s")
             elif now - since > READ_AGAIN_AFTER_S:
-                log.warning("status_watch.reading_again", extra={"partition": partition, "at": done, "end": end})
+                log.warning("status_watch.reading_again", extra={"partition": partition, "stands_at": done, "end": end})
                 await self._read_again(partition, done)
             self._seen[partition] = done, since

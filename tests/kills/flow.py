@@ -29,16 +29,16 @@ BEHIND = frozenset({"accepted", "scheduled", "queued", "held", "retrying"})
 class Ended:
     """repeats: messages the provider took beside the first of each delivery. doubted: possible duplicates told.
 
-    told: the campaign, as its caller sees it.
+    never_made: calls that are told and of which the provider knows nothing.
     """
 
     repeats: int
     doubted: int
-    told: dict[str, Any]
+    never_made: int
 
 
 class Flow:
-    """A campaign and single notifications at the same time, by push, for people of this test's own."""
+    """A campaign and single notifications, by push, for people of this test's own."""
 
     def __init__(self, world: World, recipients: int = RECIPIENTS, singles: int = SINGLES) -> None:
         self._world = world
@@ -50,60 +50,78 @@ class Flow:
 
     async def begin(self, **faults: Any) -> None:
         """All that is wished for is on its way to the API. faults: of the provider, beside its slowness."""
-        await self._world.new_ledger()
-        await self._world.faults(PUSH, **{"answer_ms": ANSWER_MS, **faults})
+        await self._prepare(faults)
         waiting = iter(self.users)
 
         async def call() -> None:
             for user in waiting:
-                wish = {"params": {"text": "x"}, "to": people.to_device(user)}
-                self.accepted[user] = await self._world.notify(user, "alert", key=user, **wish)
+                await self._notify(user)
 
-        async def send() -> None:
-            self.campaign = await self._world.campaign("news", people.readers(self.readers))
+        self._callers = [asyncio.create_task(one) for one in (self._send(), *(call() for _ in range(CALLERS)))]
 
-        self._callers = [asyncio.create_task(one) for one in (send(), *(call() for _ in range(CALLERS)))]
+    async def begin_in_turn(self) -> None:
+        """One caller wishes for one thing after the other: while the API is dead, nothing else is under way there."""
+        await self._prepare({})
+
+        async def call() -> None:
+            await self._send()
+            for user in self.users:
+                await self._notify(user)
+
+        self._callers = [asyncio.create_task(call())]
 
     async def ended(self) -> Ended:
         """Waits for its end: nobody is left out or gets it twice without a word, and the counts are exact."""
-        world = self._world
+        world, everybody = self._world, len(self.readers)
         await asyncio.gather(*self._callers)
         for user in self.users:
             await world.until_status(self.accepted[user], "delivered")
         await world.until_finished(self.campaign)
         for role in READERS:
             await world.until_read(role)
-        everybody = len(self.readers)
         told = await world.until_told(self.campaign, lambda seen: seen["progress"]["delivered"] == everybody, "arrived")
         assert told["status"] == "processed" and told["outcomes"] == {"delivered": everybody} and told["reasons"] == {}
         assert set(told["progress"].values()) == {everybody}, "accepted, released, sent and delivered are all of them"
 
-        sends = await self._sends()
-        assert min(sends.values()) >= 1, "somebody got nothing"
-        doubted = await self._doubted(set(sends))
-        unannounced = {user: sends[user] for user in sends if sends[user] - 1 > doubted[user]}
-        assert not unannounced, "sent again without a word"
+        book, states = await self._book(), await self._states()
+        assert min(sends for _, sends in book.values()) >= 1, "somebody got nothing"
+        doubted = {user: state.possible_duplicates for user, state in states.items()}
+        assert {user: book[user] for user in book if book[user][1] - 1 > doubted[user]} == {}, "again, without a word"
+        assert {user: book[user] for user in book if book[user][0] > states[user].calls} == {}, "calls nobody told of"
         assert told["possible_duplicates"] == sum(doubted[user] for user in self.readers)
-        return Ended(sum(sends.values()) - len(sends), sum(doubted.values()), told)
+        repeats = sum(sends - 1 for _, sends in book.values())
+        return Ended(repeats, sum(doubted.values()), sum(states[user].calls - book[user][0] for user in book))
 
-    async def _sends(self) -> dict[str, int]:
-        """User -> messages that the provider took for their one delivery."""
+    async def _prepare(self, faults: dict[str, Any]) -> None:
+        await self._world.new_ledger()
+        await self._world.faults(PUSH, **{"answer_ms": ANSWER_MS, **faults})
+
+    async def _send(self) -> None:
+        self.campaign = await self._world.campaign("news", people.readers(self.readers))
+
+    async def _notify(self, user: str) -> None:
+        wish = {"params": {"text": "x"}, "to": people.to_device(user)}
+        self.accepted[user] = await self._world.notify(user, "alert", key=user, **wish)
+
+    async def _book(self) -> dict[str, tuple[int, int]]:
+        """User -> calls that the provider got for their one delivery, and messages that it took."""
         keys = [*map(people.push_key, self.users), *people.reader_keys(self.campaign, self.readers)]
         book = await self._world.calls(PUSH, keys)
-        return {user: book[key][1] for user, key in zip((*self.users, *self.readers), keys, strict=True)}
+        return {user: book[key] for user, key in zip((*self.users, *self.readers), keys, strict=True)}
 
-    async def _doubted(self, users: set[str]) -> dict[str, int]:
-        """User -> possible duplicates of their one delivery, as `notification.state` tells it."""
+    async def _states(self) -> dict[str, DeliveryState]:
+        """User -> the state of their one delivery, as `notification.state` tells it."""
+        everybody = {*self.users, *self.readers}
         written = await self._world.records(self._world.topics.state)
         states = [codec.decode(record.value, DeliveryState) for record in written if record.value]
         by_delivery: defaultdict[str, list[DeliveryState]] = defaultdict(list)
         for state in states:
-            if state.user_id in users and state.reason != "duplicate_of":
+            if state.user_id in everybody and state.reason != "duplicate_of":
                 by_delivery[state.delivery_id].append(state)
         last = [_last(found) for found in by_delivery.values()]
-        assert sorted(state.user_id for state in last) == sorted(users), "each person has one delivery"
+        assert sorted(state.user_id for state in last) == sorted(everybody), "each person has one delivery"
         assert {state.state for state in last} == {"delivered"}
-        return {state.user_id: state.possible_duplicates for state in last}
+        return {state.user_id: state for state in last}
 
 
 def _last(states: Sequence[DeliveryState]) -> DeliveryState:

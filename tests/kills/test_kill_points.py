@@ -1,48 +1,123 @@
-"""Each process is killed in each of its gaps, in the middle of a flow: nothing is lost, and repeats are told."""
+"""Each process is killed in each of its gaps, in the middle of a flow: nothing is lost, and no call is repeated.
+
+Calls that are open when their sender dies are in `test_sends_in_doubt.py`.
+"""
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
-from tests.acceptance.world import World
-from tests.kills.flow import caught
+from schemas import codec, gaps, keys
+from schemas.messages import CampaignControl, CampaignOrder
+from tests.acceptance import people
+from tests.acceptance.broker import ToWrite
+from tests.acceptance.world import PUSH, World
+from tests.kills.flow import Flow, caught, until_sprung
+from tests.kills.test_sends_in_doubt import ONE_CALL
 from tests.kills.traps import Trap, Traps
 
-FAILING = {"errors": {"500": 0.1}}
-"""So that records pass the waiting rooms."""
-WORK, FORWARD = "work-push.bulk", "forward"
-NO_DOUBT = [
-    ("api", "before_answer", 5),
-    ("api", "after_audience", 1),
-    ("api", "after_request", 1),
-    ("callbacks", "after_callback", 30),
-    ("route-requests", "after_route_plan", 3),
-    ("route-requests", "before_publish", 3),
+API, DISPATCH, FORWARD = "api", "dispatch", "forward"
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+IN_THE_API = [(API, "before_answer", 5), (API, "after_audience", 1), (API, "after_request", 1)]
+ON_THE_ROAD = [
+    slow("callbacks", "after_callback", 2),
+    slow("route-requests", "after_route_plan", 3),
+    slow("route-requests", "before_publish", 3),
     ("route-requests", "after_publish", 3),
-    ("route-requests", "before_commit", 1),
-    ("route-callbacks", "before_publish", 2),
-    ("route-callbacks", "after_publish", 2),
-    ("dispatch", "before_release", 1),
-    ("dispatch", "after_release", 1),
-    ("streams-fan_out", "after_page_plan", 1),
+    slow("route-requests", "before_commit", 1),
+    slow("route-callbacks", "before_publish", 2),
+    slow("route-callbacks", "after_publish", 2),
+    slow(DISPATCH, "before_release", 1),
+    (DISPATCH, "after_release", 1),
+    slow("streams-fan_out", "after_page_plan", 1),
     ("streams-fan_out", "after_fan_out", 1),
-    (WORK, "after_settle", 3),
-    (WORK, "before_publish", 2),
-    (WORK, "after_publish", 2),
-    (WORK, "before_commit", 1),
-    ("streams-status", "after_state", 3),
-    ("streams-status", "before_changelog", 3),
+    slow("streams-status", "after_state", 3),
+    slow("streams-status", "before_changelog", 3),
     ("streams-status", "after_changelog", 3),
-    ("streams-status", "after_rows", 3),
+    slow("streams-status", "after_rows", 3),
 ]
-"""(role, gap, at which passing): no call is open there whose outcome could be doubtful."""
+"""(role, gap, at which passing)."""
+ELSEWHERE = {"after_log", "after_ends"}
+"""Killed in tests of their own below."""
 
 
-@pytest.mark.parametrize(("role", "gap", "passing"), NO_DOUBT)
+@pytest.mark.parametrize(("role", "gap", "passing"), ON_THE_ROAD)
 async def test_a_death_between_two_steps_repeats_no_call_and_loses_nobody(
     world: World, traps: Traps, role: str, gap: str, passing: int
 ) -> None:
     flow, dead = await caught(world, traps, role, Trap(gap, passing=passing))
     ended = await flow.ended()
     assert await world.running(role, besides=dead)
-    assert ended.repeats == 0
+    assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("role", "gap", "passing"), IN_THE_API)
+async def test_a_caller_who_got_no_answer_asks_again_and_gets_what_it_asked_for_once(
+    world: World, traps: Traps, role: str, gap: str, passing: int
+) -> None:
+    traps.set(role, Trap(gap, passing=passing))
+    flow = Flow(world)
+    await flow.begin_in_turn()
+    dead = await until_sprung(world, traps, role)
+    ended = await flow.ended()
+    assert await world.running(role, besides=dead)
+    assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
+
+
+@pytest.mark.long
+async def test_a_request_in_the_log_whose_key_was_never_answered_stays_one_notification(
+    world: World, traps: Traps
+) -> None:
+    """For 35 s the first request counts as running; then its copy is accepted, and ends naming the first."""
+    traps.set(API, Trap("after_log", passing=5))
+    flow = Flow(world)
+    await flow.begin_in_turn()
+    await until_sprung(world, traps, API)
+    ended = await flow.ended()
+    assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gap", ["before_publish", "after_publish", "before_commit"])
+async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_of_calls(
+    world: World, traps: Traps, gap: str
+) -> None:
+    """K47: five deaths between writing a record back to its lane and committing that."""
+    traps.set(FORWARD, Trap(gap))
+    flow = Flow(world)
+    await flow.begin(errors={"500": 0.5})
+    for _ in range(4):
+        await until_sprung(world, traps, FORWARD)
+        traps.set(FORWARD, Trap(gap))
+    await until_sprung(world, traps, FORWARD)
+    ended = await flow.ended()
+    assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
+
+
+@pytest.mark.long
+async def test_recipients_that_were_ended_by_a_leader_who_died_are_ended_once(world: World, traps: Traps) -> None:
+    users = [world.name(f"reader{number}") for number in range(300)]
+    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3_600))
+    campaign = await world.campaign("news", people.readers(users), send_at=later)
+    traps.set(DISPATCH, Trap("after_ends"))
+    order = CampaignControl(people.TENANT, campaign, CampaignOrder.CANCELLED, 0, int(time.time() * 1_000))
+    key = keys.cancel_key(people.TENANT, campaign).encode()
+    await world.write(world.topics.campaign_control, ToWrite(codec.encode(order), key))
+    await until_sprung(world, traps, DISPATCH)
+    told = await world.until_told(campaign, lambda seen: sum(seen["outcomes"].values()) >= 300, "has ended")
+    assert (told["status"], told["outcomes"]) == ("cancelled", {"cancelled": 300})
+    assert len(await world.recipients(campaign)) == 300
+    assert set((await world.calls(PUSH, people.reader_keys(campaign, users))).values()) == {(0, 0)}
+
+
+def test_every_gap_has_its_death() -> None:
+    listed = [getattr(one, "values", one) for one in (*IN_THE_API, *ON_THE_ROAD)]
+    assert {*ELSEWHERE, *(one[0] for one in ONE_CALL), *(gap for _, gap, _ in listed)} == set(gaps.AT_STAKE)

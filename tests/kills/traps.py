@@ -18,11 +18,12 @@ from schemas.gaps import AT_STAKE
 
 
 class Fate(StrEnum):
-    """killed: SIGKILL. stopped: SIGSTOP, until the test wakes it. bereft: killed, and its folder is gone."""
+    """killed: SIGKILL. stopped: SIGSTOP, until the test wakes it. bereft: killed, its folder gone. noted: no harm."""
 
     KILLED = "killed"
     STOPPED = "stopped"
     BEREFT = "bereft"
+    NOTED = "noted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ class Watcher:
     def _meet(self, trap: Trap) -> None:
         if trap.fate == Fate.BEREFT:
             shutil.rmtree(trap.folder)
-        os.kill(os.getpid(), signal.SIGSTOP if trap.fate == Fate.STOPPED else signal.SIGKILL)
+        if trap.fate != Fate.NOTED:
+            os.kill(os.getpid(), signal.SIGSTOP if trap.fate == Fate.STOPPED else signal.SIGKILL)
 
 
 def _set(folder: Path, role: str) -> Path:

@@ -14,7 +14,7 @@ def _record(level: int = logging.INFO, with_error: bool = False) -> logging.LogR
         raise ValueError("boom")
     except ValueError:
         trace = sys.exc_info() if with_error else None
-    extra = {"delivery_key": "k", "attempt": 2}
+    extra = {"delivery_key": "k", "attempt": 2, "at": 1}
     return logging.getLogger("consumers.lane_worker").makeRecord(
         "consumers.lane_worker", level, "f.py", 1, "delivery.sent", (), trace, extra=extra
     )
@@ -29,5 +29,5 @@ def test_machines_get_one_json_object_a_line() -> None:
 
 def test_people_get_a_short_line_with_the_level_only_when_it_matters() -> None:
     short = logs.ShortLines("api")
-    assert short.format(_record()).endswith("delivery.sent delivery_key=k attempt=2")
+    assert short.format(_record()).endswith("delivery.sent delivery_key=k attempt=2 at=1")
     assert "WARNING delivery.sent" in short.format(_record(logging.WARNING))

@@ -108,9 +108,20 @@ async def test_clean_stops_at_one_place_never_look_like_crashes(bench: Bench) ->
             assert all(tracker.alone_left == 0 for tracker in engine.trackers)
 
 
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1), pytest.param(20, marks=(pytest.mark.long, pytest.mark.timeout(900)))]
+)
 async def test_a_stop_in_the_middle_of_a_rebalance_ends_in_time_with_everything_committed(
-    bench: Bench, out: str
+    bench: Bench, out: str, rounds: int
 ) -> None:
+    """K41."""
+    for number in range(1, rounds + 1):
+        await stopped_in_a_rebalance(bench, number)
+    assert len(await bench.read_all(out)) == 40 * rounds, "nothing is left out, and nothing was done twice"
+
+
+async def stopped_in_a_rebalance(bench: Bench, number: int) -> None:
+    """Two workers, 40 records; one is told to stop just as the other joins."""
     await bench.write(*(b"slow" for _ in range(40)))
     async with worker(bench) as first:
         await first.says(2)
@@ -118,8 +129,8 @@ async def test_a_stop_in_the_middle_of_a_rebalance_ends_in_time_with_everything_
             first.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(15):
                 assert await first.ends() == 0
-            await bench.committed_reaches([20, 20])
+            await bench.committed_reaches([20 * number, 20 * number])
             await second.says(1)
             second.process.send_signal(signal.SIGTERM)
-            assert await second.ends() == 0
-    assert len(await bench.read_all(out)) == 40
+            async with asyncio.timeout(15):
+                assert await second.ends() == 0

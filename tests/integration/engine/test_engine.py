@@ -87,6 +87,26 @@ async def test_poison_is_parked_byte_for_byte_and_the_lane_keeps_moving(bench: B
     assert (letter.header("tid-first-partition"), letter.header("tid-first-offset")) == (b"1", b"1")
 
 
+async def test_one_answer_too_large_for_the_log_takes_none_of_the_others_down(
+    bench: Bench, create_topics: CreateTopics
+) -> None:
+    """K40: 2 MB among 1,000, published together."""
+    out = bench.topics.lane("sms", "bulk")
+    create_topics(out)
+
+    def reply(record: Record) -> Answer:
+        value = b"x" * 2_000_000 if record.value == b"500" else record.value
+        return Done(publish=(Outgoing(out, record.key, value),))
+
+    await bench.write(*(b"%d" % n for n in range(1_000)))
+    async with running(bench.engine(Told(reply))):
+        await bench.committed_reaches([500, 500])
+    written = {int(record.value or b"") for record in await bench.read_all(out)}
+    assert written == set(range(1_000)) - {500}
+    (letter,) = await bench.read_all(bench.topics.dlq("push"))
+    assert (letter.value, letter.header("tid-error-class")) == (b"500", b"too_large")
+
+
 async def test_a_lane_full_of_poison_stops_the_engine_instead_of_being_emptied(bench: Bench) -> None:
     def reply(record: Record) -> Answer:
         raise Poison("undecodable", "cut off")

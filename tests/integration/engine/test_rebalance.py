@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
+
+import pytest
 
 from schemas.records import Answer, Defer, Done, Record
 from tests.integration.engine.bench import Bench, Told, eventually, running
@@ -45,7 +48,7 @@ async def test_a_hanging_record_is_given_up_in_time_and_comes_again_elsewhere(be
 
 
 async def test_a_waiting_record_keeps_its_time_through_rebalances(bench: Bench) -> None:
-    """K10: a second worker joins and leaves before the record is due."""
+    """A second worker joins and leaves before the record is due."""
     clock = bench.clock
     due_ms = clock.now_ms() + 4_000
     done_at_ms: list[int] = []
@@ -68,12 +71,58 @@ async def test_a_waiting_record_keeps_its_time_through_rebalances(bench: Bench) 
     assert all(due_ms <= at_ms <= due_ms + 2_000 for at_ms in done_at_ms)
 
 
-async def test_an_idle_lane_commits_nothing_beyond_its_end(bench: Bench) -> None:
+async def test_a_worker_gets_nothing_more_of_a_partition_that_it_has_given_away(bench: Bench) -> None:
+    """K20: records come all the time, and partitions change hands in the middle of reading them."""
+    stopping = asyncio.Event()
+
+    async def write() -> int:
+        rounds = 0
+        while not stopping.is_set():
+            await bench.write(*(b"%d" % n for n in range(100)))
+            rounds += 1
+        return rounds
+
+    first, second = Told(), Told()
+    async with running(bench.engine(first)):
+        writing = asyncio.create_task(write())
+        for _ in range(3):
+            got = len(second.got)
+            async with running(bench.engine(second)):
+                await second.until_got(got + 200)
+        stopping.set()
+        written = 50 * await writing
+        await bench.committed_reaches([written, written])
+    times = Counter(first.places() + second.places())
+    assert set(times) == {(partition, offset) for partition in (0, 1) for offset in range(written)}
+    assert max(times.values()) == 1, "both worked on one record"
+
+
+async def test_work_that_takes_longer_than_the_poll_limit_keeps_its_partitions(bench: Bench) -> None:
+    """K15: everything in flight hangs, and nothing more may be read."""
+    limit_s = 6.5
+    await bench.write(*(b"%d" % n for n in range(400)))
+    handler = Told(lambda record: None)
+    kafka = replace(bench.options.kafka, max_poll_interval_s=limit_s)
+    async with running(bench.engine(handler, kafka=kafka)) as engine:
+        await handler.until_got(200)
+        await asyncio.sleep(limit_s + 1.5)
+        handler.reply = lambda record: Done()
+        for late in list(handler.open.values()):
+            late(Done())
+        await bench.committed_reaches([200, 200])
+        assert (engine.signals.counts["assigned"], engine.signals.counts["revoked"]) == (1, 0)
+    assert len(handler.got) == 400
+
+
+@pytest.mark.parametrize(
+    "times", [pytest.param(5), pytest.param(30, marks=(pytest.mark.long, pytest.mark.timeout(300)))]
+)
+async def test_an_idle_lane_commits_nothing_beyond_its_end(bench: Bench, times: int) -> None:
     """K18: one record, many rebalances."""
     await bench.write(b"only", partition=0)
     handler = Told()
     async with running(bench.engine(handler)):
-        for _ in range(5):
+        for _ in range(times):
             async with running(bench.engine(handler)):
                 pass
     assert await bench.committed() == [1, 0]

@@ -12,16 +12,18 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from schemas import metrics
-from schemas.errors import StoreDown
+from schemas.errors import Misconfigured, StoreDown
 from schemas.trips import Epoch
 
 ANSWER_S = 2.0
 """Redis counts as down when it needs longer: lanes wait, they do not hang."""
 CONNECTIONS = 64
+OLDEST = 7
+"""Major version; the first whose SET takes NX and GET together."""
 
 
 def connect(url: str, epoch: Epoch) -> Redis:
-    """A client whose connections store the server's run_id in `epoch` as they open.
+    """A client whose connections store the server's run_id in `epoch` as they open. Misconfigured: it is too old.
 
     Nothing is retried in here: a script may have run before its answer was lost, and only its caller knows
     what that means. A caller waits for a free connection for as long as it would wait for an answer.
@@ -30,7 +32,7 @@ def connect(url: str, epoch: Epoch) -> Redis:
     async def note_server(connection: AbstractConnection) -> None:
         await connection.on_connect()
         await connection.send_command("INFO", "server")
-        epoch.run_id = _run_id(await connection.read_response())
+        epoch.run_id = run_id(await connection.read_response())
 
     pool = BlockingConnectionPool.from_url(
         url,
@@ -54,8 +56,10 @@ def answering(store: str) -> Iterator[None]:
         raise StoreDown(f"Redis does not answer the {store} store: {type(error).__name__}: {error}") from error
 
 
-def _run_id(info: bytes) -> bytes:
-    for line in info.splitlines():
-        if line.startswith(b"run_id:"):
-            return line.removeprefix(b"run_id:").strip()
-    return b""
+def run_id(info: bytes) -> bytes:
+    """The server's run_id, from its answer to INFO. Raises Misconfigured when the server is too old."""
+    fields = dict(line.split(b":", 1) for line in info.splitlines() if b":" in line)
+    version = fields.get(b"redis_version", b"").strip().decode()
+    if version and int(version.partition(".")[0]) < OLDEST:
+        raise Misconfigured(f"Redis {version} is too old: Tidings needs {OLDEST}.0 or newer (SET with NX and GET)")
+    return fields.get(b"run_id", b"").strip()

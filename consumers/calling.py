@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
 from consumers import send_checks
+from consumers.deadlines import Deadlines
 from consumers.looking import Order
 from consumers.providers.contract import Call
 from consumers.render import Renderer
 from consumers.sending import Seat, Sending, WorkerOptions
+from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Verdict
 from schemas import keys, metrics
@@ -44,6 +45,7 @@ class Caller:
         judge: Judge,
         teller: Teller,
         clock: Clock,
+        tally: Tally,
         options: WorkerOptions,
         gap: Gap | None = None,
     ) -> None:
@@ -53,7 +55,10 @@ class Caller:
         self._judge = judge
         self._teller = teller
         self._clock = clock
+        self._tally = tally
         self._options = options
+        self._deadlines = Deadlines(options.deadline_s)
+        self._lease_least_s = options.deadline_s + options.lease_margin_s
         self._gap = gap
 
     async def call(self, sending: Sending, seat: Seat) -> None:
@@ -61,7 +66,12 @@ class Caller:
         if self._gap is not None:
             await self._gap("after_claim")
         content = self._ready(sending, seat)
-        if content is None or not await self._pays(sending, seat):
+        if content is None:
+            return
+        assert sending.token is not None
+        is_paid = seat.pocket.spend(sending.token) or await self._pays_again(seat)
+        if not is_paid or sending.lease_until_s - self._clock.steady_s() < self._lease_least_s:
+            self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
             return
         if self._gap is not None:
             await self._gap("before_send")
@@ -91,24 +101,16 @@ class Caller:
             return None
         return content
 
-    async def _pays(self, sending: Sending, seat: Seat) -> bool:
-        """Whether the call may be made now. A token that died on the way is replaced: cheaper than another claim."""
-        assert sending.token is not None
-        is_paid = seat.pocket.spend(sending.token)
-        if not is_paid:
-            fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
-            is_paid = bool(fresh) and seat.pocket.spend(fresh[0])
-        lease_left_s = sending.lease_until_s - self._clock.steady_s()
-        if is_paid and lease_left_s >= self._options.deadline_s + self._options.lease_margin_s:
-            return True
-        self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
-        return False
+    async def _pays_again(self, seat: Seat) -> bool:
+        """A token that died on the way is replaced: cheaper than another claim."""
+        fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
+        return bool(fresh) and seat.pocket.spend(fresh[0])
 
     async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:
         call = self._call(sending, content)
         began_s = self._clock.steady_s()
         try:
-            async with asyncio.timeout(self._options.deadline_s):
+            with self._deadlines.begin():
                 outcome = await seat.provider.send(call)
         except TimeoutError:
             outcome = Outcome(Kind.UNKNOWN, detail=f"no answer within {self._options.deadline_s:g} s")
@@ -116,8 +118,8 @@ class Caller:
             # A bug of the adapter: the request may have left.
             log.exception("call.failed", extra={"provider": seat.provider.name})
             outcome = Outcome(Kind.UNKNOWN, detail="the adapter failed")
-        seat.seconds.observe(self._clock.steady_s() - began_s)
-        _outcomes(seat.provider.name, outcome.kind).inc()
+        self._tally.observe(seat.seconds, self._clock.steady_s() - began_s)
+        self._tally.count(_outcomes(seat.provider.name, outcome.kind))
         return outcome, call.reference
 
     def _call(self, sending: Sending, content: Content) -> Call:

@@ -12,6 +12,7 @@ import random
 import struct
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from schemas import keys, timeline
@@ -188,11 +189,8 @@ def bid_for(delivery: Delivery) -> Bid:
         raise Poison(ParkReason.BAD_REQUEST, f"generation {delivery.generation}, call {delivery.call}: out of range")
     delivery_key = keys.delivery_key(delivery.intent, delivery.channel, delivery.device)
     return Bid(
-        keys.redis_claim(tenant, user_id, delivery_key),
-        keys.redis_profile(tenant, user_id),
-        keys.redis_cancel(tenant, user_id, delivery.intent),
-        keys.redis_timeline(tenant, user_id),
-        packed_address(keys.Address(delivery.row, delivery.slot)),
+        *keys.redis_send(tenant, user_id, delivery.intent, delivery_key),
+        _packed_place(delivery.row, delivery.slot),
         delivery.generation,
         delivery.call,
         delivery.force,
@@ -314,13 +312,23 @@ _KIND_SINGLE = ord("n")
 
 def packed_address(address: keys.Address) -> bytes:
     """The address in 7 or 13 bytes. A recipient's campaign is left out: the delivery key already names it."""
+    return _packed_place(address.row, address.slot)
+
+
+def _packed_place(row: str, slot: int) -> bytes:
     try:
-        if keys.is_campaign_row(address.row):
-            return _RECIPIENT.pack(b"c", keys.campaign_of_row(address.row)[1], address.slot)
-        epoch, partition, offset = keys.single_place(address)
+        if keys.is_campaign_row(row):
+            return _RECIPIENT.pack(b"c", _page(row), slot)
+        epoch, partition, offset = keys.single_place(keys.Address(row, slot))
         return _SINGLE.pack(b"n", int(epoch, 16), partition, offset >> 32, offset & 0xFFFFFFFF)
     except (ValueError, struct.error) as error:
-        raise Poison(ParkReason.BAD_REQUEST, f"no such row: {address.row} slot {address.slot}") from error
+        raise Poison(ParkReason.BAD_REQUEST, f"no such row: {row} slot {slot}") from error
+
+
+@lru_cache(1_000)
+def _page(row: str) -> int:
+    """The page of a campaign row: the same for hundreds of deliveries."""
+    return keys.campaign_of_row(row)[1]
 
 
 def unpacked_address(packed: bytes, campaign_id: str) -> keys.Address:

@@ -20,6 +20,7 @@ from consumers.looking import Looker, Order
 from consumers.render import Renderer
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
 from consumers.settling import SettleOptions, Settling
+from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Announcer
 from retry_topics.dead_letters import DeadLetters
@@ -64,12 +65,13 @@ class LaneWorker:
         self._rules = rules
         self._letters = letters
         self._options = options
-        self._settling = Settling(stores, [seat.breaker for seat in seats], settle_options, gap)
-        self._teller = Teller(Announcer(topics, letters.letter), self._settling, ids, clock, options)
+        tally = Tally()
+        self._settling = Settling(stores, [seat.breaker for seat in seats], tally, settle_options, gap)
+        self._teller = Teller(Announcer(topics, letters.letter), self._settling, ids, clock, tally, options)
         self._at_provider = Room(options.calls_at_once)
         self._looker = Looker(stores, seats, rules.policies, rules.order, self._teller, clock)
         self._bidder = Bidder(stores, seats, self._begin, self._at_provider, self._teller, clock, options)
-        self._caller = Caller(rules.renderer, ids, rules.order, rules.judge, self._teller, clock, options, gap)
+        self._caller = Caller(rules.renderer, ids, rules.order, rules.judge, self._teller, clock, tally, options, gap)
         self._in_flight = Room(options.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self._settler: asyncio.Task[None] | None = None

@@ -12,7 +12,7 @@ from consumers.claims import Answer, Bid, Entry
 from consumers.verdicts import Verdict
 from schemas import contacts
 from schemas.errors import Poison
-from schemas.messages import CampaignOrder, Channel, Contact, Delivery, EventKind
+from schemas.messages import CampaignOrder, Channel, Delivery, EventKind
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import ParkReason, Reason
 from schemas.stores import Profile
@@ -94,7 +94,7 @@ def _reach(delivery: Delivery, profile: Profile, policy: TemplatePolicy, now_ms:
     return Reached(address, contact.locale)
 
 
-def _device(contact: Contact, delivery: Delivery) -> str:
+def _device(contact: contacts.Reach, delivery: Delivery) -> str:
     """A push that came as a fallback names no device: it goes to the newest."""
     if delivery.channel is not Channel.PUSH or delivery.device or not contact.devices:
         return delivery.device

@@ -16,6 +16,7 @@ from consumers import verdicts
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Settled
 from consumers.sending import Sending, Stores
+from consumers.tally import Tally
 from consumers.verdicts import Verdict
 from schemas import keys, metrics
 from schemas.errors import StoreDown
@@ -60,6 +61,7 @@ class Settling:
         self,
         stores: Stores,
         breakers: Sequence[Breaker],
+        tally: Tally,
         options: SettleOptions,
         gap: Callable[[str], Awaitable[None]] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -67,6 +69,7 @@ class Settling:
         self._trips = stores.trips
         self._store = stores.claims
         self._breakers = breakers
+        self._tally = tally
         self._options = options
         self._gap = gap
         self._sleep = sleep
@@ -122,6 +125,7 @@ class Settling:
             self._told(settlement, reply, settled)
         for _, _, then in load.returned:
             then()
+        self._tally.tell()
 
     def _load(self) -> _Load:
         """What goes into the next trip."""

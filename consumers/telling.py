@@ -14,6 +14,7 @@ from consumers.claims import Entry, Settled
 from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
+from consumers.tally import Tally
 from consumers.verdicts import Announcer, Numbers, Verdict
 from schemas import keys, metrics, timeline
 from schemas.clock import Clock
@@ -32,12 +33,19 @@ class Teller:
     """Tells the engine, the claims and the log what became of each delivery."""
 
     def __init__(
-        self, announcer: Announcer, settling: Settling, ids: keys.Ids, clock: Clock, options: WorkerOptions
+        self,
+        announcer: Announcer,
+        settling: Settling,
+        ids: keys.Ids,
+        clock: Clock,
+        tally: Tally,
+        options: WorkerOptions,
     ) -> None:
         self._announcer = announcer
         self._settling = settling
         self._ids = ids
         self._clock = clock
+        self._tally = tally
         self._options = options
 
     def settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
@@ -58,7 +66,7 @@ class Teller:
             # Whoever took the claim over decides how it goes on: a second chain of retries must not begin.
             sending.finish(Done())
         else:
-            _count(sending, verdict)
+            self._count(sending, verdict)
             self._publish(sending, verdict, entry.call, entry.token)
 
     def stop(self, sending: Sending, found: Verdict | Wait) -> None:
@@ -134,7 +142,7 @@ class Teller:
 
     def _end(self, sending: Sending, verdict: Verdict) -> None:
         """Without a claim of its own there is nothing to settle."""
-        _count(sending, verdict)
+        self._count(sending, verdict)
         self._publish(sending, verdict, sending.delivery.call, b"")
 
     def _publish(self, sending: Sending, verdict: Verdict, call: int, token: bytes) -> None:
@@ -155,18 +163,17 @@ class Teller:
         )
         return timeline.pack(line)
 
-
-def _count(sending: Sending, verdict: Verdict) -> None:
-    delivery = sending.delivery
-    match verdict.kind:
-        case EventKind.SENT:
-            _sent(delivery.channel, delivery.priority, verdict.provider).inc()
-            seconds = (verdict.at_ms - delivery.accepted_at_ms) / 1000
-            _age(delivery.channel, delivery.priority).observe(max(0.0, seconds))
-        case EventKind.RETRYING:
-            metrics.RETRIES.labels(sending.record.topic, verdict.tier, verdict.reason).inc()
-        case _:
-            metrics.ENDED.labels(delivery.channel, verdict.kind, verdict.reason).inc()
-    if verdict.is_unknown:
-        cause = "store_lost" if verdict.kind is EventKind.SENT else "unknown_outcome"
-        metrics.POSSIBLE_DUPLICATES.labels(delivery.channel, cause).inc()
+    def _count(self, sending: Sending, verdict: Verdict) -> None:
+        delivery = sending.delivery
+        match verdict.kind:
+            case EventKind.SENT:
+                seconds = (verdict.at_ms - delivery.accepted_at_ms) / 1000
+                self._tally.count(_sent(delivery.channel, delivery.priority, verdict.provider))
+                self._tally.observe(_age(delivery.channel, delivery.priority), max(0.0, seconds))
+            case EventKind.RETRYING:
+                metrics.RETRIES.labels(sending.record.topic, verdict.tier, verdict.reason).inc()
+            case _:
+                metrics.ENDED.labels(delivery.channel, verdict.kind, verdict.reason).inc()
+        if verdict.is_unknown:
+            cause = "store_lost" if verdict.kind is EventKind.SENT else "unknown_outcome"
+            metrics.POSSIBLE_DUPLICATES.labels(delivery.channel, cause).inc()

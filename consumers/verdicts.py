@@ -85,9 +85,11 @@ class Announcer:
     ) -> tuple[tuple[Outgoing, ...], tuple[RowEvent, ...]]:
         """What to publish for a verdict. address: what was called, for a suppression."""
         following = self._next_channel(delivery, verdict)
-        outgoing = tuple(self._outgoing(record, delivery, verdict, numbers, following, address))
         events = _events(delivery, verdict, numbers, following.value if following else "")
-        return outgoing, tuple(RowEvent(delivery.tenant, delivery.row, event) for event in events)
+        outgoing: tuple[Outgoing, ...] = ()
+        if verdict.kind is not EventKind.SENT:  # nearly all are, and nothing follows
+            outgoing = tuple(self._outgoing(record, delivery, verdict, numbers, following, address))
+        return outgoing, tuple([RowEvent(delivery.tenant, delivery.row, event) for event in events])
 
     def _outgoing(
         self,
@@ -148,15 +150,17 @@ class Announcer:
 _STARTS_FALLBACK = frozenset({Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.TRIES_USED_UP})
 
 
-def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: str) -> Iterator[StatusEvent]:
+def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: str) -> list[StatusEvent]:
     suffix = keys.delivery_suffix(delivery.channel, delivery.device)
     slot, at_ms, generation = delivery.slot, verdict.at_ms, delivery.generation
+    events = []
     for call in numbers.lapsed:
         kind = EventKind.UNCONFIRMED if _leaves_it_open(verdict) else EventKind.POSSIBLE_DUPLICATE
-        yield StatusEvent(slot, kind, at_ms, suffix, generation=generation, call=call)
+        events.append(StatusEvent(slot, kind, at_ms, suffix, generation=generation, call=call))
     if verdict.is_unknown:
-        yield StatusEvent(slot, EventKind.POSSIBLE_DUPLICATE, at_ms, suffix, generation=generation, call=numbers.call)
-    yield StatusEvent(
+        doubt = StatusEvent(slot, EventKind.POSSIBLE_DUPLICATE, at_ms, suffix, generation=generation, call=numbers.call)
+        events.append(doubt)
+    own = StatusEvent(
         slot,
         verdict.kind,
         at_ms,
@@ -171,6 +175,8 @@ def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: s
         provider_id=verdict.provider_id,
         next=following,
     )
+    events.append(own)
+    return events
 
 
 def _leaves_it_open(verdict: Verdict) -> bool:

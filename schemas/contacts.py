@@ -8,11 +8,14 @@ from __future__ import annotations
 from schemas import stores
 from schemas.messages import Channel, Contact, Device
 
+Reach = Contact | stores.Profile
+"""Both name their addresses alike, so that a profile need not be copied for each send."""
 
-def effective(profile: stores.Profile, to: Contact | None) -> Contact:
+
+def effective(profile: stores.Profile, to: Contact | None) -> Reach:
     """The addresses to use: each field of `to` that is not empty replaces the profile's."""
     if to is None:
-        return Contact(profile.email, profile.phone, profile.devices, profile.locale, profile.time_zone)
+        return profile
     return Contact(
         to.email or profile.email,
         to.phone or profile.phone,
@@ -22,12 +25,15 @@ def effective(profile: stores.Profile, to: Contact | None) -> Contact:
     )
 
 
-def device(contact: Contact, device_id: str) -> Device | None:
+def device(contact: Reach, device_id: str) -> Device | None:
     """The device with this id; None when the person has it no longer."""
-    return next((one for one in contact.devices if one.id == device_id), None)
+    for one in contact.devices:
+        if one.id == device_id:
+            return one
+    return None
 
 
-def address_of(contact: Contact, channel: Channel, device_id: str, user_id: str) -> str:
+def address_of(contact: Reach, channel: Channel, device_id: str, user_id: str) -> str:
     """What the provider addresses: device token, email, phone number, or the user for inapp; "" when there is none."""
     match channel:
         case Channel.PUSH:

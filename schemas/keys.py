@@ -310,6 +310,13 @@ def redis_claim(tenant: str, user_id: str, key: str) -> bytes:
     return f"c:{{{user_key(tenant, user_id)}}}:".encode() + hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
+def redis_send(tenant: str, user_id: str, intent: str, key: str) -> tuple[bytes, str, str, str]:
+    """(claim, profile, cancel, timeline) of one send, as the functions of these names give them, at half the price."""
+    tag = f"{{{user_key(tenant, user_id)}}}"
+    claim = f"c:{tag}:".encode() + hashlib.blake2b(key.encode(), digest_size=16).digest()
+    return claim, f"p:{tag}", f"cancel:{tag}:{_short(intent)}", f"tl:{tag}"
+
+
 def redis_plan(tenant: str, user_id: str, intent: str) -> str:
     """First-wins plan of an intent."""
     return f"plan:{{{user_key(tenant, user_id)}}}:{_short(intent)}"
@@ -402,20 +409,31 @@ def _short(text: str) -> str:
 
 
 def _base32(raw: bytes) -> str:
-    """Lower case and without padding. A third of the price of base64.b32encode: every send makes two."""
-    bits = len(raw) * 8
-    groups = -(-bits // 15)
-    number = int.from_bytes(raw, "big") << (groups * 15 - bits)
-    parts = []
-    for _ in range(groups):
-        parts.append(_BASE32_TRIPLES[number & 0x7FFF])
-        number >>= 15
-    parts.reverse()
-    return "".join(parts)[: -(-bits // 5)]
+    """Lower case and without padding. A sixth of the price of base64.b32encode: every send makes two."""
+    letters, spare = divmod(len(raw) * 8 + 4, 5)
+    spread = int.from_bytes(raw, "big") << (4 - spare)
+    for low, high, shift in _spreading(1 << (letters - 1).bit_length()):
+        spread = spread & low | (spread & high) << shift
+    return spread.to_bytes(letters, "big").translate(_BASE32_LETTERS).decode()
 
 
-_BASE32_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_BASE32_TRIPLES = [a + b + c for a in _BASE32_LETTERS for b in _BASE32_LETTERS for c in _BASE32_LETTERS]
+@lru_cache
+def _spreading(letters: int) -> list[tuple[int, int, int]]:
+    """How the bits of so many letters (a power of two), five for each, come to lie in a byte for each.
+
+    In each step the upper half of every field moves away from the lower one: (mask of the lower halves, mask of the
+    upper halves, by how many bits those move).
+    """
+    steps, half = [], letters // 2
+    while half:
+        starts = range(0, letters * 8, half * 16)
+        low = sum(((1 << half * 5) - 1) << start for start in starts)
+        steps.append((low, low << half * 5, half * 3))
+        half //= 2
+    return steps
+
+
+_BASE32_LETTERS = b"abcdefghijklmnopqrstuvwxyz234567".ljust(256)
 
 
 def _from_base32(text: str) -> bytes | None:

@@ -82,10 +82,11 @@ def read_profile(stored: dict[bytes, bytes]) -> Profile:
     devices: list[messages.Device] = []
     opt_outs: list[tuple[str, str]] = []
     for name, value in stored.items():
-        offset, _, body = value.partition(b" ")
         if name == b"v":
             version = int(value)
-        elif name == b"erased":
+            continue
+        offset, _, body = value.partition(b" ")
+        if name == b"erased":
             erased_at = int(offset)
         elif not body:
             continue
@@ -95,7 +96,8 @@ def read_profile(stored: dict[bytes, bytes]) -> Profile:
             devices.append(messages.Device(*orjson.loads(body)))
         else:
             opt_outs.append(facets.opt_out_of(name.decode()))
-    devices.sort(key=_newest_first)
+    if len(devices) > 1:
+        devices.sort(key=_newest_first)
     # Somebody erased who registers again later is a new person to us; until then nothing may be sent.
     erased = erased_at > user_at
     return Profile(version, erased, email, phone, locale, time_zone, tuple(devices), frozenset(opt_outs))

@@ -73,8 +73,12 @@ def _body(call: Call) -> bytes:
         "to": call.to,
         "text": content.text,
     }
-    optional = {"subject": content.subject, "title": content.title, "html": content.html}
-    fields.update({name: value for name, value in optional.items() if value})
+    if content.subject:
+        fields["subject"] = content.subject
+    if content.title:
+        fields["title"] = content.title
+    if content.html:
+        fields["html"] = content.html
     if content.data:
         return orjson.dumps({**fields, "data": orjson.Fragment(content.data)})
     return orjson.dumps(fields)

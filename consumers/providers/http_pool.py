@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from consumers.providers.pool import NoAnswer, NotSent, Pool
 MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
 CONTINUE_CLASS = 1
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 
 class Answer(NamedTuple):
@@ -51,6 +53,7 @@ class HttpPool:
         self._port = parts.port or (443 if secure else 80)
         self._tls = (options.tls or ssl.create_default_context()) if secure else None
         self._pool = Pool(self._connect, options.max_connections, options.connect_timeout_s, options.idle_s)
+        self._watch = _Watch()
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._head = f"POST {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n".encode()
 
@@ -80,34 +83,65 @@ class HttpPool:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: _Connection(self._pool.lost), self._host, self._port, ssl=self._tls
+            lambda: _Connection(self._pool.lost, self._watch), self._host, self._port, ssl=self._tls
         )
         return connection
 
 
-@dataclass(slots=True, eq=False)
-class _Partial:
-    """An answer in the making."""
+class _Watch:
+    """Gives up exchanges whose time is over: one timer for all, as hardly any of them ever needs it."""
 
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytearray = field(default_factory=bytearray)
-    header_bytes: int = 0
-    framed: bool = False
-    headers_complete: bool = False
+    def __init__(self) -> None:
+        self._busy: dict[_Connection, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
+
+    def begin(self, connection: _Connection, give_up_at: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._busy[connection] = give_up_at
+        if self._timer is None or give_up_at < self._looks_at:
+            self._look_at(give_up_at, loop)
+
+    def end(self, connection: _Connection) -> None:
+        self._busy.pop(connection, None)
+
+    def _look_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = when
+        self._timer = loop.call_at(when, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for connection in [busy for busy, give_up_at in self._busy.items() if give_up_at <= now]:
+            self.end(connection)
+            connection.abandon("time-out")
+        if self._busy:
+            self._look_at(min(self._busy.values()), loop)
 
 
 class _Connection(asyncio.Protocol):
     """One keep-alive connection, one exchange at a time; also the callbacks of its llhttp parser."""
 
-    def __init__(self, lost: Callable[[_Connection], None]) -> None:
+    def __init__(self, lost: Callable[[_Connection], None], watch: _Watch) -> None:
         self.gone = asyncio.Event()
         self.idle_since = 0.0
         self._lost = lost
+        self._watch = watch
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._pending: asyncio.Future[Answer] | None = None
-        self._partial = _Partial()
         self._keep = True
+        self._expect()
+
+    def _expect(self) -> None:
+        """Nothing has come of the next answer yet."""
+        self._headers: dict[str, str] = {}
+        self._header_bytes = 0
+        self._body = b""
+        self._rest = bytearray()
+        self._framed = False
+        self._headers_complete = False
 
     @property
     def usable(self) -> bool:
@@ -120,15 +154,15 @@ class _Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             raise NotSent("the connection had been closed")
         loop = asyncio.get_running_loop()
-        self._partial = _Partial()
+        self._expect()
         pending: asyncio.Future[Answer] = loop.create_future()
         self._pending = pending
-        timer = loop.call_at(give_up_at, self.abandon, "time-out")
+        self._watch.begin(self, give_up_at, loop)
         try:
             transport.write(request)
             return await pending
         finally:
-            timer.cancel()
+            self._watch.end(self)
             if not pending.done() or pending.cancelled():
                 self.abandon("cancelled")
             self._pending = None
@@ -160,8 +194,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._keep = False
-        partial = self._partial
-        if partial.headers_complete and not partial.framed and error is None:
+        if self._headers_complete and not self._framed and error is None:
             self._finish()  # a body without length ends with the connection
         self._fail("connection lost")
         self.gone.set()
@@ -170,36 +203,43 @@ class _Connection(asyncio.Protocol):
     # llhttp
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        partial = self._partial
-        partial.header_bytes += len(name) + len(value)
-        if partial.header_bytes > MAX_HEADER_BYTES:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MAX_HEADER_BYTES:
             raise _TooLarge
-        key = name.decode("latin-1").lower()
-        partial.headers[key] = value.decode("latin-1")
-        if key in ("content-length", "transfer-encoding"):
-            partial.framed = True
+        key = _header_name(name)
+        self._headers[key] = value.decode("latin-1")
+        if key in _FRAMING:
+            self._framed = True
 
     def on_headers_complete(self) -> None:
-        self._partial.headers_complete = self._parser.get_status_code() // 100 != CONTINUE_CLASS
+        self._headers_complete = self._parser.get_status_code() // 100 != CONTINUE_CLASS
 
     def on_body(self, chunk: bytes) -> None:
-        self._partial.body += chunk
-        if len(self._partial.body) > MAX_BODY_BYTES:
+        if not self._body:
+            self._body = chunk  # nearly every answer is one piece
+        else:
+            self._rest += chunk
+        if len(self._body) + len(self._rest) > MAX_BODY_BYTES:
             raise _TooLarge
 
     def on_message_complete(self) -> None:
-        if not self._partial.headers_complete:
-            self._partial = _Partial()  # 1xx: the real answer follows
+        if not self._headers_complete:
+            self._expect()  # 1xx: the real answer follows
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         self._keep = self._keep and not unsent and self._parser.should_keep_alive()
         self._finish()
 
     def _finish(self) -> None:
-        partial = self._partial
         if self._pending is not None and not self._pending.done():
-            answer = Answer(self._parser.get_status_code(), partial.headers, bytes(partial.body))
-            self._pending.set_result(answer)
+            body = self._body + self._rest if self._rest else self._body
+            self._pending.set_result(Answer(self._parser.get_status_code(), self._headers, body))
+
+
+@lru_cache(1_000)
+def _header_name(name: bytes) -> str:
+    """In lower case. A provider sends the same few with every answer."""
+    return name.decode("latin-1").lower()
 
 
 class _TooLarge(Exception):

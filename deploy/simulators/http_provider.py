@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import httptools
+import orjson
 
 from deploy.simulators.callbacks import Callbacks
 from deploy.simulators.faults import DROP_REPLY, HANG, Board, Faults
@@ -37,8 +38,7 @@ class World:
     answer_control: Callable[[str, str, bytes], list[bytes] | None]
 
 
-@dataclass(slots=True)
-class _Request:
+class _Request(NamedTuple):
     method: str
     path: str
     idempotency_key: str
@@ -46,8 +46,7 @@ class _Request:
     keep_alive: bool
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(NamedTuple):
     """One call between being read and being answered."""
 
     service: Service
@@ -135,7 +134,7 @@ class HttpProvider(asyncio.Protocol):
         self._settle(call)
 
     def _begin(self, request: _Request) -> _Call:
-        message = json.loads(request.body)
+        message = orjson.loads(request.body)
         key_text = str(message.get("delivery_key") or request.idempotency_key)
         name = request.path.partition("?")[0]
         world = self._world

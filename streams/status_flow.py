@@ -92,7 +92,7 @@ class StatusFlow:
 
     async def assigned(self, positions: Mapping[int, int]) -> None:
         """These partitions, and only these, are ours and restored; each is read from this offset on."""
-        self._next, self._pending, self.strange = {}, {}, {}
+        self._next, self._pending, self.strange = dict(positions), {}, {}
         self._reached = {partition: self.store.changelog_offset(partition) for partition in positions}
         self._table.revoke(set(self.owned) - set(positions))
         for partition, position in positions.items():
@@ -141,7 +141,7 @@ class StatusFlow:
             yield part
 
     def _check_sequence(self, records: Sequence[Record]) -> None:
-        """No record may be skipped between two of a partition; an earlier one again does no harm."""
+        """No record may be skipped, from the place where reading began; an earlier one again does no harm."""
         for record in records:
             expected = self._next.get(record.partition)
             if expected is not None and record.offset > expected:

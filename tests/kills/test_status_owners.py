@@ -39,4 +39,4 @@ async def _has_every_row(world: World, flow: Flow) -> None:
     """As the process that has the rows now restored them."""
     listed = await world.recipients(flow.campaign)
     assert sorted(one["user_id"] for one in listed) == sorted(flow.readers)
-    assert {one["outcome"] for one in listed} <= {"sent", "delivered"}
+    assert {one["status"] for one in listed} <= {"sent", "delivered"}

@@ -12,10 +12,11 @@ from typing import Any
 import faust
 import pytest
 from faust.exceptions import ProducerSendError
+from faust.transport.consumer import IntervalTree
 from faust.transport.producer import ProducerBuffer
 from faust.types.tuples import TP
 
-from schemas.errors import Misconfigured
+from schemas.errors import Misconfigured, Transient
 from schemas.topics import Topics
 from streams import agents, faust_patches
 from streams.faust_patches import UNPATCHED
@@ -83,6 +84,15 @@ def test_a_record_fetched_before_a_rebalance_is_not_acknowledged_after_it() -> N
     assert faust_patches.ack(safe, message(7, generation=1)) is False
     assert safe._acked[PLACE] == []
     assert faust_patches.ack(safe, message(7, generation=2)) is True
+
+
+async def test_records_that_were_never_handed_out_are_not_committed_past() -> None:
+    leaky = consumer(31, [31, 34], [])
+    leaky._gap = defaultdict(IntervalTree)
+    await UNPATCHED["add_gap"](leaky, PLACE, 32, 33)
+    assert UNPATCHED["new_offset"](leaky, PLACE) == 35
+    with pytest.raises(Transient, match="went from 32 to 33"):
+        await faust_patches.add_gap(consumer(31, [31, 34], []), PLACE, 32, 33)
 
 
 class SlowChannel:

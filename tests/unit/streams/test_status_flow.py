@@ -108,6 +108,9 @@ async def test_a_skipped_record_stops_the_process(road: StatusRoad) -> None:
     await road.read([first, first])
     with pytest.raises(Transient, match="from 1 to 2"):
         await road.read([third])
+    await road.restart({0: 1})
+    with pytest.raises(Transient, match="from 1 to 2"):
+        await road.read([third])
 
 
 async def test_a_process_that_stood_still_writes_no_row_since_another_may_own_it(road: StatusRoad) -> None:

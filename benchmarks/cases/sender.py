@@ -1,0 +1,140 @@
+"""Bulk sends through the whole sender, and through the bare loop beside it: HTTP, TLS, and where the CPU time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from benchmarks import cost, load, log, measuring, peers, programs, provider, site
+from benchmarks.bench import Bench, Outcome
+from benchmarks.measuring import Spent
+from benchmarks.provider import Provider
+from benchmarks.site import Outside, Site
+from schemas.messages import Channel
+from schemas.records import Outgoing
+
+COUNT, BARE_COUNT = 100_000, 200_000
+WARM_SHARE = 0.1
+ANSWER_MS = 10
+PARTITIONS = 4
+PEERS = {"bullmq": "bullmq-1/drain", "peer_python": "barepy-raw/drain", "peer_go": "barego/drain"}
+
+
+async def http(bench: Bench) -> Outcome:
+    """Ours, the bare loop, the peers."""
+    outcome = await _both(bench, is_secure=False)
+    for name, case in PEERS.items():
+        found = await peers.measured(bench, case)
+        if "rate" in found:
+            outcome.values[f"{name}_per_s"] = found["rate"]
+        else:
+            outcome.notes[f"{name} not present"] = found["absent"]
+    if "bullmq_per_s" in outcome.values:
+        outcome.values["of_bullmq"] = outcome.values["per_s"] / outcome.values["bullmq_per_s"]
+    return outcome
+
+
+async def tls(bench: Bench) -> Outcome:
+    """The same without peers: none was made ready for TLS."""
+    return await _both(bench, is_secure=True)
+
+
+async def _both(bench: Bench, is_secure: bool) -> Outcome:
+    ours = await _ours(bench, is_secure)
+    bare = await _bare(bench, is_secure)
+    values = {"per_s": ours.per_s, "bare_per_s": bare.per_s, "of_bare": ours.per_s / bare.per_s}
+    cpu = {"CPU us a delivery": rounded(ours.cpu_us), "CPU us a delivery of the bare loop": rounded(bare.cpu_us)}
+    return Outcome(values, {**cpu, "limit": ours.limit(), "limit of the bare loop": bare.limit()})
+
+
+async def _ours(bench: Bench, is_secure: bool) -> Spent:
+    count = bench.size(COUNT)
+    bench.say(f"{count:,} sends through `tidings work`{' over TLS' if is_secure else ''}")
+    async with (
+        filled(bench, Channel.PUSH, count, is_secure) as (here, outside),
+        here.running("work", "push.bulk") as worker,
+    ):
+        meter = here.meter(work=worker.pid, provider=outside.pid)
+        return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
+
+
+@contextlib.asynccontextmanager
+async def filled(
+    bench: Bench, channel: Channel, count: int, is_secure: bool = False
+) -> AsyncIterator[tuple[Site, Provider]]:
+    """A lane with so many deliveries to stored people, its provider, and nobody who works it yet."""
+    folder = bench.folder
+    made = provider.smtp(folder) if channel is Channel.EMAIL else provider.http(folder, ANSWER_MS, is_secure)
+    async with made as outside:
+        where = Outside(mail=outside.url) if channel is Channel.EMAIL else Outside(push=outside.url, ca=outside.ca)
+        async with site.opened(bench, where) as here, here.running("route", "recipients"):
+            people = await load.store_people(here, count)
+            await log.fill(here.kafka, load.deliveries(here, channel, count, people))
+            yield here, outside
+
+
+async def _bare(bench: Bench, is_secure: bool) -> Spent:
+    count, topic = bench.size(BARE_COUNT), f"bench-bare-{secrets.token_hex(3)}"
+    bench.say(f"{count:,} sends through the bare loop{' over TLS' if is_secure else ''}")
+    kafka = bench.stack.kafka_bootstrap
+    async with (
+        provider.http(bench.folder, ANSWER_MS, is_secure) as outside,
+        log.topic_of_its_own(kafka, topic, PARTITIONS),
+    ):
+        await log.fill(kafka, (_wish(topic, number) for number in range(count)))
+        words = ("benchmarks.bare_loop", kafka, topic, outside.url, *([outside.ca] if outside.ca else []))
+        async with programs.running("bare_loop", words, bench.folder) as bare:
+            meter = cost.Meter({"bare loop": bare.pid, "provider": outside.pid, **bench.servers()})
+            return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
+
+
+def _wish(topic: str, number: int) -> Outgoing:
+    key = f"b{number}"
+    wish = {
+        "key": key,
+        "name": f"Recipient {number}",
+        "order": f"A{100_000 + number}",
+        "to": f"user{number}@example.org",
+    }
+    return Outgoing(topic, key.encode(), orjson.dumps(wish))
+
+
+async def parts(bench: Bench) -> Outcome:
+    """CPU a delivery by part of the worker, by sampling it while it works."""
+    count, result = bench.size(COUNT), bench.folder / "profile.json"
+    bench.say(f"{count:,} sends with a sampler beside them")
+    async with filled(bench, Channel.PUSH, count) as (here, outside):
+        words = ("benchmarks.profiled", str(result), "work", "push.bulk", "--config", str(here.config))
+        async with programs.running("profiled", words, here.folder) as worker:
+            first = round(count * WARM_SHARE)
+            begun = await outside.reached(first)
+            os.kill(worker.pid, signal.SIGUSR1)
+            before = cost.threads_s(worker.pid)
+            ended = await outside.reached(count)
+            os.kill(worker.pid, signal.SIGUSR1)
+            after = cost.threads_s(worker.pid)
+    spent_us = {name: (after[name] - before.get(name, 0.0)) / (ended - begun) * 1e6 for name in after}
+    return _by_part(json.loads(result.read_text()), spent_us)
+
+
+def _by_part(seen: dict[str, Any], spent_us: dict[str, float]) -> Outcome:
+    """The main thread's CPU time shared out by samples; other threads by their names."""
+    total = max(1, sum(seen["parts"].values()))
+    main_us = spent_us.pop("main")
+    shares = {part: main_us * samples / total for part, samples in seen["parts"].items()}
+    others = {f"thread {name}": used_us for name, used_us in spent_us.items() if used_us >= 0.5}
+    functions = {name: round(main_us * samples / total, 1) for name, samples in seen["functions"].items()}
+    notes = {"CPU us a delivery by part": rounded({**shares, **others}), "innermost functions": functions}
+    return Outcome({"worker_us": main_us + sum(spent_us.values())}, notes)
+
+
+def rounded(costs: dict[str, float]) -> dict[str, float]:
+    """For notes: the largest first."""
+    return {name: round(used_us, 1) for name, used_us in measuring.by_size(costs)}

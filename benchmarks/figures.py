@@ -1,0 +1,127 @@
+"""The cases in the order in which they are run, and the figures that are to be reached (design, section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.bench import Bench, Outcome
+from benchmarks.cases import accept, campaign, cap, email, fan_out, kill, nothing_outside, sender, status
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something that is run as a whole. minutes: of one run on two cores, about. peers_minutes: of its references."""
+
+    name: str
+    title: str
+    run: Callable[[Bench], Coroutine[Any, Any, Outcome]]
+    minutes: float
+    peers_minutes: float = 0.0
+
+
+CASES = (
+    Case("sender", "bulk sends through the whole sender", sender.http, 2.0, 1.5),
+    Case("tls", "the same over TLS", sender.tls, 2.0),
+    Case("nothing", "the same with a provider that costs nothing", nothing_outside.run, 1.0),
+    Case("parts", "where the sender's CPU time goes", sender.parts, 1.0),
+    Case("email", "mail by SMTP", email.run, 1.0, 0.5),
+    Case("fan_out", "pages to deliveries", fan_out.run, 1.0),
+    Case("campaign", "a campaign through the whole road", campaign.run, 2.5),
+    Case("status", "status events to rows and public state", status.run, 1.5),
+    Case("accept", "requests accepted", accept.run, 1.0),
+    Case("cap", "beside a long campaign at the provider's cap", cap.run, 2.5, 1.5),
+    Case("kill", "kill -9 of a worker at half of a campaign", kill.run, 1.5, 2.0),
+)
+"""`campaign` tells `status` how large status batches are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number that is to be reached. value: its name in the case's outcome. references: (value, whose it is)."""
+
+    case: str
+    value: str
+    what: str
+    unit: str
+    at_least: float | None = None
+    at_most: float | None = None
+    references: tuple[tuple[str, str], ...] = field(default=())
+    digits: int = 0
+
+    @property
+    def goal(self) -> str:
+        if self.at_least is not None:
+            return f">= {self.at_least:,.{self.digits}f} {self.unit}".rstrip()
+        if self.at_most is not None:
+            return f"<= {self.at_most:,.{self.digits}f} {self.unit}".rstrip()
+        return "-"
+
+    def is_met(self, value: float) -> bool | None:
+        """None: it has no goal of its own."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        return value <= self.at_most if self.at_most is not None else None
+
+
+BARE = ("bare_per_s", "bare loop on the same client")
+BULLMQ = ("bullmq_per_s", "BullMQ")
+OTHERS = (BARE, BULLMQ, ("peer_python_per_s", "bare Python loop, 25-line client"), ("peer_go_per_s", "bare Go loop"))
+FIGURES = (
+    Figure(
+        "sender", "per_s", "bulk sends, every guard on, HTTP provider answering in 10 ms", "/s", 10_000, None, OTHERS
+    ),
+    Figure("sender", "of_bare", "the same, of the bare loop", "x", 0.6, digits=2),
+    Figure("sender", "of_bullmq", "the same, of a BullMQ worker with none of these guards", "x", 1.0, digits=2),
+    Figure("tls", "per_s", "the same over TLS", "/s", None, None, (BARE,)),
+    Figure("tls", "of_bare", "the same over TLS, of the bare loop over TLS", "x", 0.6, digits=2),
+    Figure("nothing", "per_core_s", "the same, provider that costs nothing, a core of `work`", "/s", 12_000),
+    Figure("parts", "worker_us", "CPU of the worker a delivery", "us"),
+    Figure("email", "per_s", "mail by SMTP", "/s", 2_600, None, (BULLMQ,)),
+    Figure("fan_out", "per_core_s", "fan-out, a core", "deliveries/s", 40_000),
+    Figure("status", "per_core_s", "status rows and public state, a core", "transitions/s", 30_000),
+    Figure("campaign", "per_s", "campaign through the whole road, reports included", "deliveries/s", 4_000),
+    Figure("campaign", "end_to_end_per_s", "the same from the request to the last outcome", "deliveries/s"),
+    Figure("campaign", "cpu_us", "CPU a delivery of everything together", "us"),
+    Figure("campaign", "largest_mb", "the largest Tidings process", "MB", None, 300),
+    Figure("campaign", "claim_bytes", "Redis memory of a claim", "bytes", None, 130),
+    Figure("campaign", "wrong_counts", "recipients without exactly one outcome", "", None, 0),
+    Figure("accept", "p99_ms", "202 at 500 requests/s, p99", "ms", None, 50, digits=1),
+    Figure("accept", "p50_ms", "the same, p50", "ms", digits=1),
+    Figure("accept", "not_accepted", "requests without a 202", "", None, 0),
+    Figure("accept", "accepted_and_not_in_the_log", "202 and not in the log", "", None, 0),
+    Figure(
+        "cap",
+        "code_p50_ms",
+        "login code, request to provider, p50",
+        "ms",
+        None,
+        40,
+        (("bullmq_code_p50_ms", "BullMQ"),),
+        1,
+    ),
+    Figure("cap", "code_p99_ms", "the same, p99", "ms", None, 200, (("bullmq_code_p99_ms", "BullMQ"),), 1),
+    Figure("cap", "codes_missing", "login codes that did not arrive", "", None, 0),
+    Figure("cap", "bulk_busy", "pace: bulk's part of the rate that is used", "x", 0.97, digits=3),
+    Figure("cap", "over_rate", "calls above rate + burst in any second", "", None, 0),
+    Figure("cap", "small_s", "campaign of 200 behind the large one, all with the provider", "s", None, 10, digits=1),
+    Figure("kill", "lost", "kill -9 at half: lost", "", None, 0, (("bullmq_lost", "BullMQ"),)),
+    Figure("kill", "repeats", "repeats", "", None, None, (("bullmq_repeats", "BullMQ"),)),
+    Figure("kill", "repeats_beyond", "repeats beyond the calls in flight", "", None, 0),
+    Figure("kill", "not_owned_up_to", "repeats not counted as possible duplicates", "", None, 0),
+    Figure(
+        "kill",
+        "whole_after_s",
+        "everybody has it, after the kill (lease 30 s)",
+        "s",
+        None,
+        35,
+        (("bullmq_whole_after_s", "BullMQ"),),
+        1,
+    ),
+)
+
+
+def of(case: str) -> list[Figure]:
+    return [figure for figure in FIGURES if figure.case == case]

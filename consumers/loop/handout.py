@@ -66,7 +66,8 @@ class Handout:
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._wakes_s = 0.0
         self._reading_again = False
         self._handling_alone = False
         self._stopped = False
@@ -81,8 +82,17 @@ class Handout:
             asyncio.get_running_loop().call_soon(self.hand_out)
 
     def hand_out(self) -> None:
-        """As much as may be in flight, in batches worth a round trip."""
+        """As much as may be in flight, in batches worth a round trip.
+
+        An error ends the engine: what was chosen already would lie in nobody's hands until its end.
+        """
         self._scheduled = False
+        try:
+            self._hand_out()
+        except Exception as error:
+            self._on_broken(error)
+
+    def _hand_out(self) -> None:
         self._collect_due()
         if self._stopped or self._handling_alone or self._begin_alone():
             return
@@ -179,9 +189,11 @@ class Handout:
         loop = asyncio.get_running_loop()
         when_s = loop.time() + min(TICK_S, max(0.001, (due_ms - self._clock.now_ms()) / 1000))
         if self._timer is not None:
-            if self._timer.when() <= when_s:
+            if self._wakes_s <= when_s:
                 return
             self._timer.cancel()
+        # Kept here: for what is due at once uvloop gives a handle that does not know its time.
+        self._wakes_s = when_s
         self._timer = loop.call_at(when_s, self._woken)
 
     def _woken(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from consumers.loop.batches import Caller
 from consumers.loop.deferred import Deferred, DeferredOptions
 from consumers.loop.handout import Handout, HandoutOptions
@@ -32,6 +34,7 @@ class Table:
         self.clock = ManualClock()
         self.batches: list[list[tuple[int, int]]] = []
         self.given = asyncio.Event()
+        self.broken: list[BaseException] = []
         park = DeadLetters(Topics(), self.clock).parked
         caller = Caller(self, "group", park, Random(1), self.clock, 30.0)
         self.deferred = Deferred(DeferredOptions(records=50))
@@ -43,7 +46,7 @@ class Table:
             park,
             self.clock,
             self._answered,
-            self._broken,
+            self.broken.append,
         )
         self.handout.trackers = [Tracker("tier", number, 0) for number in range(partitions)]
 
@@ -59,6 +62,7 @@ class Table:
     async def handed_out(self) -> list[list[tuple[int, int]]]:
         self.handout.hand_out()
         await asyncio.sleep(0)
+        assert not self.broken, self.broken
         return self.batches
 
     def finish(self, partition: int, count: int) -> None:
@@ -67,9 +71,6 @@ class Table:
 
     def _answered(self, tracker: Tracker, record: Record, answer: Answer) -> None:
         raise AssertionError("this handler answers nothing")
-
-    def _broken(self, error: BaseException) -> None:
-        raise error
 
 
 async def test_records_go_out_in_batches_up_to_what_may_be_in_flight() -> None:
@@ -148,3 +149,35 @@ async def test_a_timer_that_fires_a_little_early_is_set_again() -> None:
     async with asyncio.timeout(5):
         await table.given.wait()
     assert table.batches == [[(0, 0)]]
+
+
+async def test_nothing_is_forgotten_by_a_loop_whose_timers_do_not_tell_their_time() -> None:
+    """As uvloop's for what is due at once: here every timer is."""
+    table = Table(partitions=2, read_behind_ms={"tier": 10_000})
+    loop = cast(Any, asyncio.get_running_loop())
+    loop.call_at = lambda _, callback: loop.call_soon(callback)
+    waiting, young = table.handout.trackers
+    table.receive(0, 1)
+    table.deferred.add(waiting, waiting.take(), table.clock.now_ms() + 20)
+    table.receive(1, 1, written_ms=table.clock.now_ms() - 9_990)
+    assert await table.handed_out() == []
+    table.clock.advance(20)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    del loop.call_at
+    assert (table.batches, table.broken, young.taken) == ([[(0, 0), (1, 0)]], [], 1)
+    table.handout.close()
+
+
+async def test_an_error_amid_handing_out_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table()
+    table.receive(0, 1)
+    fault = RuntimeError("a bug")
+
+    def give_room() -> None:
+        raise fault
+
+    monkeypatch.setattr(Thread, "give_room", staticmethod(give_room))
+    table.handout.schedule()
+    await asyncio.sleep(0)
+    assert table.broken == [fault]

@@ -141,7 +141,7 @@ class SenderBench:
         epoch.run_id = RUN_ID
         people = self.people
         known = Stores(self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people))
-        judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget())
+        judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
         rules = Rules({"welcome": self.policy}, Renderer(self.folder, {"default": "de"}), self._order, judge.judge)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],

@@ -35,6 +35,7 @@ CLOCK = SystemClock()
 TOPICS = Topics()
 POLICIES = {"welcome": TemplatePolicy("welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,))}
 OPTIONS = WorkerOptions(lease_s=0.6, deadline_s=0.2, lease_margin_s=0.1)
+RATE = limits.Rate(1_000, 100)
 RUN = b"this run"
 
 Gap = Callable[[str], Awaitable[None]]
@@ -51,16 +52,18 @@ class Crew:
         self.provider = ScriptedProvider(name=uuid.uuid4().hex)
         self.trips = RedisTrips(redis, "send")
 
-    def worker(self, seed: int, gap: Gap | None = None) -> LaneWorker:
+    def worker(
+        self, seed: int, gap: Gap | None = None, rate: limits.Rate = RATE, options: WorkerOptions = OPTIONS
+    ) -> LaneWorker:
         epoch = Epoch()
         epoch.run_id = RUN
-        store = claims.RedisClaims(random.Random(seed), claims.ClaimOptions(lease_s=OPTIONS.lease_s))
+        store = claims.RedisClaims(random.Random(seed), claims.ClaimOptions(lease_s=options.lease_s))
         known = Stores(self.trips, epoch, store, RedisProfiles(self.trips, epoch), RedisSuppressions(self.trips, epoch))
         pocket = limits.Pocket(
             self.trips,
             CLOCK,
             self.provider.name,
-            limits.Rate(1_000, 100),
+            rate,
             Priority.TRANSACTIONAL,
             str(seed),
             limits.LimitOptions(),
@@ -70,7 +73,7 @@ class Crew:
         rules = Rules(POLICIES, self.renderer, lambda tenant, campaign: CampaignOrder.RUNNING, judge.judge)
         letters = DeadLetters(TOPICS, CLOCK)
         ids = keys.Ids(b"secret")
-        return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, OPTIONS, SettleOptions(), gap)
+        return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, options, SettleOptions(), gap)
 
 
 @pytest.fixture

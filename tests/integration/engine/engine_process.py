@@ -1,7 +1,8 @@
 """An engine as a process of its own, to be killed: arguments are the bootstrap servers and the topic prefix.
 
-Copies each record of push.bulk to sms.bulk. A value may say what happens first: "slow" takes a while, "kill" ends
-the process on the spot. Prints "assigned", then a line for each record it is given. SIGTERM stops it cleanly.
+Copies each record of push.bulk to sms.bulk. A value may say what happens first: "slow" takes a while, "hangs" a long
+one, "kill" ends the process on the spot. Prints "assigned", then a line for each record it is given. SIGTERM stops it
+cleanly.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from schemas.records import AnswerTo, Done, Outgoing, Record
 from schemas.topics import Topics
 
 SLOW_S = 0.05
+HANGS_S = 30.0
 
 
 class Copier:
@@ -34,9 +36,15 @@ class Copier:
             print(record.partition, record.offset, flush=True)
             if record.value == b"kill":
                 os._exit(9)
+            if record.value == b"hangs":
+                asyncio.get_running_loop().call_later(HANGS_S, self._copy, record, answer)
+                continue
             if record.value == b"slow":
                 await asyncio.sleep(SLOW_S)
-            answer(record, Done(publish=(Outgoing(self._lane, record.key, record.value),)))
+            self._copy(record, answer)
+
+    def _copy(self, record: Record, answer: AnswerTo) -> None:
+        answer(record, Done(publish=(Outgoing(self._lane, record.key, record.value),)))
 
 
 async def main(bootstrap: str, prefix: str) -> None:

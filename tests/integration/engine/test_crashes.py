@@ -15,6 +15,9 @@ from tests.conftest import CreateTopics
 from tests.integration.engine.bench import PATIENCE_S, Bench, Told, running
 
 ROOT = Path(__file__).resolve().parents[3]
+SPAN = 5_000
+"""Records between the oldest unfinished one and the newest taken: the engine's own limit."""
+BATCH_AND_ASSIGNED = 501
 
 
 class Worker:
@@ -30,6 +33,16 @@ class Worker:
         async with asyncio.timeout(PATIENCE_S):
             while len(self.lines) < count and (line := await self.process.stdout.readline()):
                 self.lines.append(line.decode().strip())
+
+    async def stands_still(self, for_s: float) -> None:
+        """Waits until it has printed nothing for so long."""
+        assert self.process.stdout is not None
+        while True:
+            try:
+                async with asyncio.timeout(for_s):
+                    self.lines.append((await self.process.stdout.readline()).decode().strip())
+            except TimeoutError:
+                return
 
     async def ends(self) -> int:
         async with asyncio.timeout(PATIENCE_S):
@@ -99,6 +112,32 @@ async def test_a_record_that_kills_its_process_is_found_and_parked(bench: Bench,
     assert letter.value == b"kill"
     assert letter.header("tid-error-class") == b"crashes_worker"
     assert {record.value for record in await bench.read_all(out)} == set(values)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_million_records_behind_one_that_hangs_are_neither_read_nor_kept_in_memory(
+    bench: Bench, out: str
+) -> None:
+    """K17."""
+    await bench.write(b"hangs", partition=0)
+    for _ in range(100):
+        await bench.write(*(b"%0200d" % n for n in range(10_000)), partition=0)
+    async with worker(bench) as process:
+        await process.says(SPAN)
+        settled_kb = peak_kb(process)
+        await process.stands_still(10)
+        assert len(process.lines) <= SPAN + BATCH_AND_ASSIGNED
+        assert peak_kb(process) < settled_kb + 20_000 < 300_000
+        assert await bench.committed() == [0, 0]
+        await process.says(2 * SPAN)
+        assert (await bench.committed())[0] > SPAN
+
+
+def peak_kb(worker: Worker) -> int:
+    """The most memory the process ever held."""
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
 async def test_clean_stops_at_one_place_never_look_like_crashes(bench: Bench) -> None:

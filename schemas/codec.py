@@ -61,6 +61,10 @@ class Codec:
         """
         return self._kinds[message].write_inside[part]
 
+    def prefix(self, message: type[messages.Message]) -> bytes:
+        """What comes before the Avro body: a zero byte and the current schema's id."""
+        return self._kinds[message].prefix
+
     def decode(self, raw: bytes | None, message: type[M]) -> M:
         """The message in these bytes.
 
@@ -141,4 +145,5 @@ def _unencodable(value: Any, path: str = "") -> str:
 _codec = Codec(schema_files.load())
 encode = _codec.encode
 decode = _codec.decode
+prefix = _codec.prefix
 writer_inside = _codec.writer_inside

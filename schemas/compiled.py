@@ -53,7 +53,7 @@ class _Source:
         self.lines: list[str] = []
         self.records: list[type] = []
         self.names: dict[str, Any] = {
-            "LONG": _LONGS,
+            "LONG": LONGS,
             "SMALL": tuple((n >> 1) ^ -(n & 1) for n in range(128)),
             "HALF": {n: n // 2 for n in range(0, 128, 2)},
             "BOOL": {0: False, 1: True},
@@ -118,7 +118,7 @@ class _Source:
         if kind == "bytes":
             return [f"LONG[len(s := {value})]", "s"]
         if kind == "string" and _is_enum(hint):
-            return [f"{self._named('ENUM', {member: _text(member.value) for member in hint})}[{value}]"]
+            return [f"{self._named('ENUM', {member: text(member.value) for member in hint})}[{value}]"]
         if kind == "string":
             return [f"LONG[len(s := {value}.encode())]", "s"]
         raise TypeError(f"no such type here: {kind}")
@@ -238,19 +238,29 @@ def _of_union(schema: list[Any]) -> Any:
     return schema[1]
 
 
-# Called by the written functions.
+# Called by the written functions, or used like them.
 
 
 def _packed_long(number: int) -> bytes:
     """Zigzag, then seven bits a byte, lowest first."""
     if not _LONG_MIN <= number <= _LONG_MAX:
         raise OverflowError(f"{number} does not fit into 64 bits")
-    rest, packed = (number << 1) ^ (number >> 63), bytearray()
-    while rest > 127:
-        packed.append(rest & 127 | 128)
-        rest >>= 7
-    packed.append(rest)
-    return bytes(packed)
+    rest, packed = (number << 1) ^ (number >> 63), b""
+    while rest > 16_383:
+        packed += _PAIRS[rest & 16_383]
+        rest >>= 14
+    return packed + bytes((rest & 127 | 128, rest >> 7) if rest > 127 else (rest,))
+
+
+class _Pairs(dict[int, bytes]):
+    """Fourteen bits as the two bytes of a long that goes on behind them; each is made when it is first needed."""
+
+    def __missing__(self, bits: int) -> bytes:
+        made = self[bits] = bytes((bits & 127 | 128, bits >> 7 | 128))
+        return made
+
+
+_PAIRS = _Pairs()
 
 
 class _Longs(dict[int, bytes]):
@@ -261,12 +271,14 @@ class _Longs(dict[int, bytes]):
 
 
 _remembered_long = lru_cache(8192)(_packed_long)
-_LONGS = _Longs({number: _packed_long(number) for number in range(-64, 2048)})
+LONGS = _Longs({number: _packed_long(number) for number in range(-64, 2048)})
+"""number -> the Avro long. OverflowError for one of more than 64 bits."""
 
 
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _packed_long(len(encoded)) + encoded
+def text(value: str) -> bytes:
+    """An Avro string. Raises UnicodeEncodeError for a lone surrogate."""
+    encoded = value.encode()
+    return LONGS[len(encoded)] + encoded
 
 
 def _read_long(raw: bytes, p: int, first: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ _NAMED_DEVICE, _NUMBERED, _ADDED, _COMPLAINED, _SENT_ONCE = 8, 16, 32, 64, 128
 _ENDED, _CALLED, _WAITS, _UNCONFIRMED, _REPORTED, _MASKS, _DOUBLED = 1, 2, 4, 8, 48, 64, 128
 _REPORT_KINDS = (0, DELIVERED, UNDELIVERED, BOUNCED)
 _CHANNELS = tuple(Channel)
+_CODES: dict[str, int] = {channel: code for code, channel in enumerate(_CHANNELS)}
 
 
 def pack(slot: Slot) -> bytes:
@@ -53,7 +54,7 @@ def pack(slot: Slot) -> bytes:
 
 
 def _others(found: dict[str, Delivery], added: frozenset[str], planned: tuple[str, ...]) -> list[str]:
-    if not added and (not found or found.keys() <= set(planned)):
+    if not added and all(map(planned.__contains__, found)):
         return []
     return sorted(added.union(found).difference(planned))
 
@@ -98,10 +99,15 @@ def _unpack_deliveries(raw: bytes, at: int, count: int) -> tuple[list[str], dict
 def _pack_delivery(name: str, delivery: Delivery, added: bool) -> bytes:
     """At most 24 bytes: name 6, calls 1, masks 5, call 11 (7 beside a wait) or end 7, wait 9 (5 beside those)."""
     first, head = _packed_name(name)
-    if delivery is states.UNTOUCHED:
-        return b"%c\0%b\0" % (first | _ADDED if added else first, head)
+    bits, flags, body = _packed_parts(delivery)
+    return b"%c%c%b%b" % (first | bits | _ADDED if added else first | bits, flags, head, body)
+
+
+@lru_cache(states.REMEMBERED)
+def _packed_parts(delivery: Delivery) -> tuple[int, int, bytes]:
+    """(bits of the first byte, flags, what comes behind the name) of a delivery."""
     wait, settled, delivered, bounced, doubled, sent, complained, calls = delivery
-    first |= (_ADDED if added else 0) | (_COMPLAINED if complained else 0) | (_SENT_ONCE if sent else 0)
+    bits = (_COMPLAINED if complained else 0) | (_SENT_ONCE if sent else 0)
     flags, body = _pack_settled(settled, wait is not None)
     if delivered or bounced:
         flags |= _MASKS
@@ -112,7 +118,7 @@ def _pack_delivery(name: str, delivery: Delivery, added: bool) -> bytes:
     if wait is not None:
         flags |= _WAITS
         body += _pack_wait(wait, settled is not None)
-    return b"%c%c%b%c%b" % (first, flags, head, calls, body)
+    return bits, flags, b"%c%b" % (calls, body)
 
 
 def _pack_settled(settled: Call | End | None, waits: bool) -> tuple[int, bytes]:
@@ -182,13 +188,11 @@ def _unpack_wait(raw: bytes, at: int, beside: bool) -> tuple[Wait, int]:
     return Wait(generation, hop, kind, reason, seconds * 1000), at + _WAIT.size
 
 
-@lru_cache(maxsize=8192)
 def _packed_name(name: str) -> tuple[int, bytes]:
     if name[0] == "#":
         return _NUMBERED, bytes((int(name[1:]),))
     channel, _, device = name.partition("/")
-    first = _CHANNELS.index(Channel(channel))
-    return (first | _NAMED_DEVICE, _DEVICE.pack(int(device, 16))) if device else (first, b"")
+    return (_CODES[channel] | _NAMED_DEVICE, _DEVICE.pack(int(device, 16))) if device else (_CODES[channel], b"")
 
 
 @lru_cache(maxsize=8192)

@@ -49,6 +49,9 @@ class Row:
         self.shared = Shared(NO_OFFSET, 0, "")
         self.counts = Vector()
         self._bodies: list[bytes] = []
+        self._open: dict[int, Slot] = {}
+        self._tallies: dict[int, slots.Tally] = {}
+        self._told: tuple[int, int, str] | None = None
         if raw is not None:
             self._unpack(raw)
 
@@ -57,9 +60,13 @@ class Row:
 
     def slot(self, index: int) -> Slot:
         """The slot at this position; EMPTY when nothing is known of it."""
-        if not 0 <= index < len(self._bodies) or not self._bodies[index]:
-            return EMPTY
-        return packed_slots.unpack(self._bodies[index]) if self.campaign else _unpack_long(self._bodies[index])
+        found = self._open.get(index)
+        if found is None:
+            if not 0 <= index < len(self._bodies) or not self._bodies[index]:
+                return EMPTY
+            body = self._bodies[index]
+            found = self._open[index] = packed_slots.unpack(body) if self.campaign else _unpack_long(body)
+        return found
 
     def slots(self) -> Iterator[Slot]:
         return map(self.slot, range(len(self._bodies)))
@@ -75,13 +82,18 @@ class Row:
             return False
         bodies[index] = body
         if self.campaign:
-            self.counts.move(slots.tally(before), slots.tally(after))
+            was = self._tallies.get(index) if self._open.get(index) is before else None
+            tally = self._tallies[index] = slots.tally(after)
+            self.counts.move(was or slots.tally(before), tally)
+        self._open[index] = after
         return True
 
     def learn(self, event: StatusEvent) -> bool:
         """Takes what an event says of the whole campaign; whether that changed the row."""
-        if not self.campaign or not event.template:
+        told_now = event.source_offset if event.plan else NO_OFFSET, event.accepted_at_ms, event.template
+        if not self.campaign or not event.template or told_now == self._told:
             return False
+        self._told = told_now
         offset = states.clamped(event.source_offset, NO_OFFSET - 1) if event.plan else NO_OFFSET - 1
         template = event.template.encode()[: slots.TEMPLATE_MAX_BYTES].decode("utf-8", "ignore")
         told = Shared(offset, states.clamped(event.accepted_at_ms, 2**48 - 1), template)

@@ -9,6 +9,8 @@ was first given to. `schemas/states.py` merges single deliveries, `schemas/rows.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas import keys, states
@@ -74,8 +76,9 @@ def merge(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
     name = name_of(slot, event)
     if not name:
         return _with_slot_event(slot, event, kind, exact)
-    _check(name)
-    slot = _with_delivery(slot, name, states.of_event(event, kind, exact))
+    if slot.plan is None or name not in slot.plan.names:
+        _check(name)
+    slot = _with_delivery(slot, name, event, kind, exact)
     return _with_added(slot, event.next) if event.next else slot
 
 
@@ -101,20 +104,19 @@ def tally(slot: Slot) -> Tally:
     """How the slot counts. A recipient counts once, by its furthest delivery, and only once there is a plan."""
     if slot is EMPTY:
         return NOTHING
-    names = counted(slot)
-    planned = 1 if has_plan(slot) else 0
-    doubled = 0
-    for delivery in slot.deliveries.values():
-        if delivery.doubled:
-            doubled += delivery.doubled.bit_count()
+    plan, found, added, _, _ = slot
+    names = counted(slot) if plan is None or added else plan.names
+    planned = 1 if plan is not None and plan.source_offset != NO_OFFSET else 0
     if not names:
-        if slot.end is None:
-            return Tally(planned, 0, 0, 0, 0, doubled)
-        return Tally(planned, 0, 0, slot.end.kind, slot.end.reason, doubled)
+        kind, reason = (slot.end.kind, slot.end.reason) if slot.end is not None else _UNFINISHED
+        return Tally(planned, 0, 0, kind, reason, _doubled(found.values()))
     if not planned:
-        return Tally(doubled=doubled)
-    sent, delivered, (kind, reason) = _furthest(slot.deliveries, names)
-    return Tally(planned, sent, delivered, kind, reason, doubled)
+        return Tally(doubled=_doubled(found.values()))
+    parts = tuple(map(found.get, names))
+    tallied = _tallied(parts)
+    if len(found) == len(parts) - parts.count(None):
+        return tallied
+    return tallied._replace(doubled=_doubled(found.values()))
 
 
 def is_finished(slot: Slot) -> bool:
@@ -128,16 +130,17 @@ def has_plan(slot: Slot) -> bool:
 
 def outside(slot: Slot) -> int:
     """How many deliveries the slot knows that its plan does not name; 0 while it has no plan."""
-    if not has_plan(slot) or slot.deliveries.keys() <= set(counted(slot)):
+    names = counted(slot)
+    if not has_plan(slot) or _is_within(slot.deliveries, names):
         return 0
-    return len(slot.deliveries.keys() - set(counted(slot)))
+    return sum(name not in names for name in slot.deliveries)
 
 
 def visible(slot: Slot) -> list[tuple[str, Delivery]]:
     """Name and parts of every delivery that people may see: those that count, then those outside the plan."""
     names, found = counted(slot), slot.deliveries
     seen = [(name, found.get(name, UNTOUCHED)) for name in names]
-    if found and not found.keys() <= set(names):
+    if not _is_within(found, names):
         seen += [(name, found[name]) for name in sorted(found) if name not in names and name[0] != "#"]
     return seen
 
@@ -150,6 +153,8 @@ def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
     """
     if after.plan is None or after is before:
         return []
+    if after.end is None and before.plan is after.plan and before.added is after.added:
+        return _changed(before.deliveries, after)
     news = before.plan is None
     told = []
     for name, parts in visible(after):
@@ -163,6 +168,35 @@ def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
         if news or before.end is None or _whole(before) != whole:
             told.append(("", whole))
     return told
+
+
+def _changed(known: dict[str, Delivery], after: Slot) -> list[tuple[str, Shown]]:
+    """As `changes`, where only what is known of deliveries did: `known`, before."""
+    names, found, told = counted(after), after.deliveries, []
+    for name in names:
+        parts, was = found.get(name, UNTOUCHED), known.get(name, UNTOUCHED)
+        if parts is not was:
+            now = states.shown(parts)
+            if states.shown(was) != now:
+                told.append((name, now))
+    if not _is_within(found, names):
+        told += _changed_outside(known, found, names)
+    return told
+
+
+def _changed_outside(
+    known: dict[str, Delivery], found: dict[str, Delivery], names: tuple[str, ...]
+) -> Iterator[tuple[str, Shown]]:
+    for name in sorted(found):
+        if name not in names and name[0] != "#":
+            was, now = known.get(name), states.shown(found[name])
+            if was is None or states.shown(was) != now:
+                yield name, now
+
+
+def _is_within(found: Iterable[str], names: tuple[str, ...]) -> bool:
+    """Whether all these deliveries have one of these names; nearly always there is one, so no set is made."""
+    return all(map(names.__contains__, found))
 
 
 def view(slot: Slot, template: str = "", accepted_at_ms: int = 0) -> SlotView:
@@ -272,12 +306,12 @@ def _with_slot_event(slot: Slot, event: StatusEvent, kind: int, exact: bool) -> 
     return slot
 
 
-def _with_delivery(slot: Slot, name: str, parts: Delivery) -> Slot:
+def _with_delivery(slot: Slot, name: str, event: StatusEvent, kind: int, exact: bool) -> Slot:
     known = slot.deliveries.get(name)
-    if known is not None:
-        parts = states.join(known, parts)
-        if parts == known:
-            return slot
+    before = UNTOUCHED if known is None else known
+    parts = states.with_event(before, event, kind, exact)
+    if parts is before:
+        return slot
     slot = Slot(slot.plan, {**slot.deliveries, name: parts}, slot.added, slot.end, slot.wait)
     return _bounded(slot) if known is None and len(slot.deliveries) > 1 else slot
 
@@ -323,14 +357,14 @@ def _check(name: str) -> None:
 _NAME = re.compile(rf"(?:{'|'.join(Channel)})(?:/[0-9a-f]{{8}})?|#[0-{MAX_DELIVERIES - 1}]")
 
 
-def _furthest(found: dict[str, Delivery], names: tuple[str, ...]) -> tuple[int, int, tuple[int, int]]:
-    """(any sent, any delivered, the outcome the recipient counts by); (0, 0) while any delivery is unfinished.
+@lru_cache(states.REMEMBERED)
+def _tallied(parts: tuple[Delivery | None, ...]) -> Tally:
+    """How a recipient with these deliveries counts; its outcome is (0, 0) while any of them is unfinished.
 
     On a tie the first in index order.
     """
     best, best_rank, sent, delivered, finished = _UNFINISHED, _LAST_RANK, 0, 0, True
-    for name in names:
-        delivery = found.get(name)
+    for delivery in parts:
         outcome = None if delivery is None else states.outcome(delivery)
         if delivery is None or outcome is None:
             finished = False
@@ -342,7 +376,13 @@ def _furthest(found: dict[str, Delivery], names: tuple[str, ...]) -> tuple[int, 
             delivered = 1
         if rank < best_rank:
             best, best_rank = outcome, rank
-    return sent, delivered, best if finished else _UNFINISHED
+    kind, reason = best if finished else _UNFINISHED
+    return Tally(1, sent, delivered, kind, reason, _doubled(part for part in parts if part is not None))
+
+
+def _doubled(found: Iterable[Delivery]) -> int:
+    """Calls that may have been repeats."""
+    return sum(delivery.doubled.bit_count() for delivery in found if delivery.doubled)
 
 
 def _status(slot: Slot, deliveries: tuple[DeliveryView, ...]) -> tuple[str, str, str]:

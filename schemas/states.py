@@ -8,6 +8,7 @@ notification, `schemas/rows.py` packs them.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas.messages import EventKind, StatusEvent
@@ -36,6 +37,8 @@ DOUBLED_BITS = 16
 """Calls counted as possible duplicates, one each."""
 TEXT_MAX = 200
 TIME_MAX_MS = (2**32 - 1) * 1000
+REMEMBERED = 4096
+"""States a process works out once each: a campaign's deliveries go through the same few within every second."""
 
 
 class Wait(NamedTuple):
@@ -119,6 +122,27 @@ class Shown(NamedTuple):
 _NOTHING_SHOWN = Shown(ACCEPTED, "", "", 0, 0, 0, 0, "", "")
 
 
+def with_event(known: Delivery, event: StatusEvent, kind: int, exact: bool) -> Delivery:
+    """What is known together with what an event says; the very same object when that is nothing new."""
+    if not exact:
+        at_s, until_s = event.at_ms // 1000, event.until_ms // 1000
+        reason = REASON_CODES.get(event.reason, 0)
+        return _told(known, kind, event.generation, event.call, event.hop, reason, at_s, until_s)
+    both = join(known, of_event(event, kind, exact))
+    return known if both == known else both
+
+
+@lru_cache(REMEMBERED)
+def _told(
+    known: Delivery, kind: int, generation: int, call: int, hop: int, reason: int, at_s: int, until_s: int
+) -> Delivery:
+    """with_event by all that a campaign's row keeps of an event."""
+    text = REASON_TEXTS[reason]
+    event = StatusEvent(0, KINDS[kind], at_s * 1000, "", -1, generation, hop, call, text, "", until_s * 1000)
+    both = join(known, of_event(event, kind, False))
+    return known if both == known else both
+
+
 def join(one: Delivery, other: Delivery) -> Delivery:
     """What both know together: the least upper bound."""
     wait, settled = one.wait, one.settled
@@ -153,6 +177,7 @@ def of_event(event: StatusEvent, kind: int, exact: bool) -> Delivery:
     return _of_call(event, kind, exact, generation, call)
 
 
+@lru_cache(REMEMBERED)
 def shown(delivery: Delivery) -> Shown:
     """What people see: the first that applies of complained, bounced, delivered, then the newest generation."""
     if delivery is UNTOUCHED:
@@ -173,6 +198,7 @@ def shown(delivery: Delivery) -> Shown:
     )
 
 
+@lru_cache(REMEMBERED)
 def outcome(delivery: Delivery) -> tuple[int, int] | None:
     """(kind, reason) a finished delivery counts by; None while it is unfinished.
 

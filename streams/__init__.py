@@ -11,7 +11,8 @@ their rows are told), `ticks` (a daily word to delete old rows).
 People: `recipients_route` (the process), `recipients_apply` (records -> Redis), `recipients` (who may be reached),
 `rebuild` (makes an emptied Redis trustworthy again), `inbox`, `inbox_format`, `inbox_live`, `timelines`.
 Status: `callbacks` (reports -> events), `status_process` (all of it composed), `agents` (Faust), `faust_patches`
-(its repairs), `status_flow` (the order of writes), `status_table` (the rules), `row_store` (rows on disk),
+(its repairs), `status_flow` (the order of writes), `status_table` (the rules), `state_records`
+(what the public reads of a row), `row_store` (rows on disk),
 `status_rivals` (two owners for a moment), `status_watch` (ends a deaf process), `status_sweep` (old rows),
 `status_view` (reads at the owner), `status_reads` (reads from anywhere).
 Beside it, the doors: `log_reader` and `tails` (the log without a group).

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from schemas import codec, keys, metrics, rows, slots
 from schemas.counts import Vector
 from schemas.errors import Poison
-from schemas.messages import DeliveryState, EventKind, StatusBatch, StatusEvent
+from schemas.messages import EventKind, StatusBatch, StatusEvent
 from schemas.reasons import ParkReason
 from schemas.records import Outgoing, Record
 from schemas.rows import Row
 from schemas.slots import Slot
-from schemas.states import Shown
 from schemas.topics import Topics
+from streams.state_records import StateRecords
 
 Load = Callable[[int, bytes], bytes | None]
 """(partition, row key) -> the row's bytes as last written; None when there is no such row."""
@@ -31,8 +32,8 @@ TICK_ROW = "tick"
 """Row of a tick record: its one event's at_ms is the time by which old rows of the partition are to be deleted."""
 POSITION_BITS = 8
 PLANNED_ONLY = "accepted"
-KNOWN_ROWS = 500
-"""Rows whose notification ids are kept, about 12 MB when all are full pages."""
+KEPT_ROWS = 160
+"""Rows kept open, about 40 MB when all are full pages: a campaign goes through a few dozen at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,17 @@ class StatusTable:
         self._ids = ids
         self._park = park
         self._owned: dict[int, _Partition] = {}
-        self._known_ids: OrderedDict[bytes, dict[int, str]] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
     def merge(self, records: Sequence[Record], load: Load) -> Merged:
         """Merges the records, in order. Raises nothing for what a record holds: that is parked."""
-        batch = _Batch(load)
+        batch = _Batch(load, self._open)
         parked = [self._park(record, error.reason, error.text) for record in records for error in batch.take(record)]
-        told = [outgoing for work in batch.works.values() for outgoing in self._public(work, batch.shown)]
-        return batch.finish((*parked, *told))
+        told = [outgoing for work in batch.works.values() for outgoing in _public(work, batch.shown)]
+        merged = batch.finish((*parked, *told))
+        for place, work in batch.works.items():
+            self._keep(work, merged.written.get(place, work.raw))
+        return merged
 
     def applied(self, merged: Merged) -> None:
         """The rows are written: from now on the counts say so too."""
@@ -126,34 +130,21 @@ class StatusTable:
         key = keys.progress_key(tenant, campaign_id, number)
         return Outgoing(self._topics.progress, key.encode(), codec.encode(message))
 
-    def _public(self, work: _Work, states: Counter[str]) -> Iterator[Outgoing]:
-        """The public records of what a row's merge changed."""
-        for index, touched in work.touched.items():
-            told = slots.changes(touched.before, touched.after)
-            if not told:
-                continue
-            notification = self._notification_id(work, index)
-            # A recipient is public once something happened to it: `campaign.state` tells how many wait.
-            of_campaign = is_campaign(work.key)
-            for name, shown in told:
-                if of_campaign and name and shown.state == PLANNED_ONLY:
-                    continue
-                states[shown.state] += 1
-                message = _delivery_state(work, touched, notification, name, shown)
-                yield Outgoing(self._topics.state, message.delivery_id.encode(), codec.encode(message))
+    def _open(self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None) -> _Work:
+        """The row as it was left, when it still is what is stored; while it is worked on it is not kept."""
+        kept = self._kept.pop(key, None)
+        campaign = keys.is_campaign_row(batch.row)
+        campaign_id = unquote(keys.campaign_of_row(batch.row)[0]) if campaign else None
+        if kept is None:
+            records = StateRecords(self._topics.state, self._ids, batch.tenant, batch.row, campaign_id)
+            return _Work(batch, partition, key, raw, Row(campaign, raw), records)
+        row = kept.row if kept.raw == raw else Row(campaign, raw)
+        return _Work(batch, partition, key, raw, row, kept.records)
 
-    def _notification_id(self, work: _Work, index: int) -> str:
-        """The id of a slot; those of the rows touched last are kept, as a recipient changes several times."""
-        known = self._known_ids.get(work.key)
-        if known is None:
-            known = self._known_ids[work.key] = {}
-            if len(self._known_ids) > KNOWN_ROWS:
-                self._known_ids.popitem(last=False)
-        found = known.get(index)
-        if found is None:
-            address = keys.Address(work.row_name, index)
-            found = known[index] = self._ids.notification_id(work.tenant, address)
-        return found
+    def _keep(self, work: _Work, raw: bytes | None) -> None:
+        self._kept[work.key] = _Kept(raw, work.row, work.records)
+        if len(self._kept) > KEPT_ROWS:
+            self._kept.popitem(last=False)
 
 
 def tick(at_ms: int) -> StatusBatch:
@@ -172,6 +163,14 @@ def is_campaign(key: bytes) -> bool:
     return key.partition(b"/")[2].startswith(b"c.")
 
 
+class _Kept(NamedTuple):
+    """A row as it was left. raw: its bytes as they then were; another process may have written others since."""
+
+    raw: bytes | None
+    row: Row
+    records: StateRecords
+
+
 @dataclass(slots=True)
 class _Touched:
     """A slot being worked on. version, at_ms: of the last event that changed it; texts: what campaign rows drop."""
@@ -187,11 +186,12 @@ class _Work:
     """A row being worked on."""
 
     __slots__ = (
-        "campaign_id",
         "counted",
         "key",
         "learned",
         "partition",
+        "raw",
+        "records",
         "row",
         "row_name",
         "tenant",
@@ -199,15 +199,17 @@ class _Work:
         "touched_ms",
     )
 
-    def __init__(self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None) -> None:
+    def __init__(
+        self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None, row: Row, records: StateRecords
+    ) -> None:
         self.tenant = batch.tenant
         self.row_name = batch.row
         self.partition = partition
         self.key = key
-        campaign = keys.is_campaign_row(batch.row)
-        self.campaign_id = unquote(keys.campaign_of_row(batch.row)[0]) if campaign else None
-        self.row = Row(campaign, raw)
-        self.counted = self.row.counts.copy()
+        self.raw = raw
+        self.row = row
+        self.records = records
+        self.counted = row.counts.copy()
         self.touched: dict[int, _Touched] = {}
         self.learned = False
         self.touched_ms = 0
@@ -234,20 +236,27 @@ class _Work:
         """Puts what changed back into the row; whether anything did."""
         changed = self.learned
         for index, touched in self.touched.items():
-            if touched.after is not touched.before:
-                changed |= self.row.put(index, touched.before, touched.after)
-                if strangers := slots.outside(touched.after):
-                    metrics.STATUS_LATE.inc(max(strangers - slots.outside(touched.before), 0))
+            before, after = touched.before, touched.after
+            if after is before:
+                continue
+            changed |= self.row.put(index, before, after)
+            if strangers := slots.outside(after):
+                metrics.STATUS_LATE.inc(max(strangers - slots.outside(before), 0))
         if changed:
             self.row.touched_ms = max(self.row.touched_ms, self.touched_ms)
         return changed
 
 
+OpenRow = Callable[[StatusBatch, int, bytes, bytes | None], _Work]
+"""(batch, partition, key, the row's bytes) -> the row, to be worked on."""
+
+
 class _Batch:
     """The records of one merge, grouped by row."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, open_row: OpenRow) -> None:
         self._load = load
+        self._open_row = open_row
         self.works: dict[tuple[int, bytes], _Work] = {}
         self._ends: dict[int, int] = {}
         self._ticks: dict[int, int] = {}
@@ -275,7 +284,7 @@ class _Batch:
             if work.store():
                 written[place] = work.row.pack()
                 if work.row.campaign:
-                    moved.append((work.partition, campaign_of(work.key), work.counted, work.row.counts))
+                    moved.append((work.partition, campaign_of(work.key), work.counted, work.row.counts.copy()))
         for kind, number in self._kinds.items():
             metrics.STATUS_EVENTS.labels(kind.value).inc(number)
         for state, number in self.shown.items():
@@ -288,7 +297,7 @@ class _Batch:
         work = self.works.get(place)
         if work is None:
             _check_key(key, batch)
-            work = self.works[place] = _Work(batch, record.partition, key, self._load(*place))
+            work = self.works[place] = self._open_row(batch, record.partition, key, self._load(*place))
         elif (batch.tenant, batch.row) != (work.tenant, work.row_name):
             raise Poison(ParkReason.BAD_REQUEST, "a status batch lies under the key of another row")
         return work
@@ -312,30 +321,26 @@ def _check_key(key: bytes, batch: StatusBatch) -> None:
         raise Poison(ParkReason.BAD_REQUEST, "a status batch lies under the key of another row")
 
 
-def _delivery_state(work: _Work, touched: _Touched, notification: str, name: str, shown: Shown) -> DeliveryState:
-    channel, _, device = name.partition("/")
-    plan, shared = touched.after.plan, work.row.shared
-    assert plan is not None
-    text = touched.texts.get(name) if touched.texts else None
-    return DeliveryState(
-        delivery_id=keys.delivery_id(notification, name) if name else notification,
-        notification_id=notification,
-        tenant=work.tenant,
-        campaign_id=work.campaign_id,
-        user_id=plan.user_id,
-        template=plan.template or shared.template,
-        channel=channel,
-        device=device or None,
-        state=shown.state,
-        reason=shown.reason or None,
-        detail=(text.detail if text else shown.detail) or None,
-        provider=(text.provider if text else shown.provider) or None,
-        provider_id=(text.provider_id if text else shown.provider_id) or None,
-        calls=shown.calls,
-        possible_duplicates=shown.possible_duplicates,
-        accepted_at=plan.accepted_at_ms or shared.accepted_at_ms,
-        sent_at=shown.sent_at_ms or None,
-        waits_until=shown.until_ms or None,
-        at=touched.at_ms,
-        version=touched.version,
-    )
+def _public(work: _Work, states: Counter[str]) -> Iterator[Outgoing]:
+    """The public records of what a row's merge changed."""
+    campaign, shared, record = work.row.campaign, work.row.shared, work.records.record
+    for index, touched in work.touched.items():
+        plan, texts = touched.after.plan, touched.texts
+        for name, shown in slots.changes(touched.before, touched.after):
+            # A recipient is public once something happened to it: `campaign.state` tells how many wait.
+            if campaign and name and shown.state == PLANNED_ONLY:
+                continue
+            assert plan is not None
+            states[shown.state] += 1
+            told = texts.get(name) if texts else None
+            yield record(
+                index,
+                plan,
+                shared.template,
+                shared.accepted_at_ms,
+                name,
+                shown,
+                told,
+                touched.at_ms,
+                touched.version,
+            )

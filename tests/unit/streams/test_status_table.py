@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas import codec, keys
+from schemas import codec, keys, slots
 from schemas.messages import EventKind, StatusBatch
 from schemas.reasons import Reason
 from schemas.records import Outgoing
+from schemas.rows import Row
+from schemas.slots import EMPTY
 from streams import status_table
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.status_events import event, planned
@@ -149,3 +151,16 @@ async def test_a_recipient_becomes_public_once_something_happened_to_it_and_a_si
     await road.write(batch(planned("email")), batch(planned("email", slot=3), row=SINGLE))
     await road.read()
     assert [(state.state, state.campaign_id) for state in road.public()] == [("accepted", None)]
+
+
+async def test_a_row_that_another_process_wrote_meanwhile_is_read_again(road: StatusRoad) -> None:
+    """A table keeps the rows it touched last open; what is stored counts, not what it remembers."""
+    await road.write(batch(planned("email")))
+    await road.read()
+    key = keys.row_key("default", PAGE).encode()
+    other = Row(True, road.store.get(0, key))
+    other.put(1, EMPTY, slots.merge(EMPTY, event(E.CANCELLED, "", slot=1, user_id="43"), False))
+    road.store.write(0, {key: other.pack()}, 0)
+    await road.write(batch(event(E.SENT)))
+    await road.read(road.records()[1:])
+    assert [road.seen(slot).status for slot in (0, 1)] == ["sent", "cancelled"]

@@ -1,7 +1,7 @@
 # Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test test-long soak up down lint format docs
+.PHONY: help environment demo test test-long soak bench up down lint format docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -30,6 +30,10 @@ test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 
 soak: $(ENVIRONMENT) ## An hour: two hundred rebalances and half an hour at half load leave nothing behind
 	$(BIN)/python -m pytest -m soak tests/soak
+
+bench: $(ENVIRONMENT) ## Measure: ROWS=sender,accept RUNS=1 SCALE=0.1 PEERS=folder, all optional; needs a quiet machine
+	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) \
+		$(if $(SCALE),--scale $(SCALE)) $(if $(PEERS),--peers $(PEERS))
 
 lint: $(ENVIRONMENT) ## Style, types, import rules
 	$(BIN)/ruff check .

@@ -31,7 +31,7 @@ _CHANNELS = tuple(Channel)
 """Append only: their order is part of references given to providers."""
 _PLAIN = re.compile(r"[A-Za-z0-9_~-]*", re.ASCII)
 _BASE32 = re.compile(r"[a-z2-7]{1,1000}", re.ASCII)
-_BASE32_DIGITS = str.maketrans("abcdefghijklmnopqrstuvwxyz234567", "0123456789abcdefghijklmnopqrstuv")
+_BASE32_DIGITS = bytes.maketrans(b"abcdefghijklmnopqrstuvwxyz234567", b"0123456789abcdefghijklmnopqrstuv")
 _SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
 
 
@@ -44,9 +44,11 @@ class Address(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reference:
     """What a provider returns to us in a callback: exactly which call of which delivery, and to whom.
+
+    Never changed, though not frozen: one is made of every report, and a frozen one costs twice as much.
 
     channel and address_hash (of `address_hash`) name the address to suppress after a hard bounce or a
     complaint; both are empty where there is none to suppress (push, inapp).
@@ -442,7 +444,7 @@ def _from_base32(text: str) -> bytes | None:
         return None
     bits = len(text) * 5
     spare = bits % 8
-    number = int(text.translate(_BASE32_DIGITS), 32)
+    number = int(text.encode().translate(_BASE32_DIGITS), 32)
     if spare >= 5 or number & ((1 << spare) - 1):
         return None
     return (number >> spare).to_bytes(bits // 8, "big")

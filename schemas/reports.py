@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.messages import EventKind, RawCallback
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One report on one message. kind: DELIVERED, UNDELIVERED, BOUNCED or COMPLAINED.
 
     reference: as we gave it to the provider; "" when it cannot carry one, then message_id finds the call.

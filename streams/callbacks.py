@@ -135,9 +135,8 @@ class RouteCallbacks:
                 self._told.add(place)
             return Defer(self._clock.now_ms() + self._options.try_again_ms)
         self._told.discard(place)
-        for report, _ in found.matched:
-            if report.kind is EventKind.DELIVERED:
-                metrics.DELIVERED.labels(found.raw.provider).inc()
+        if delivered := sum(report.kind is EventKind.DELIVERED for report, _ in found.matched):
+            metrics.DELIVERED.labels(found.raw.provider).inc(delivered)
         return Done(events=tuple(events))
 
     async def _suppress(self, found: _Found) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,13 +34,11 @@ def read(raw: RawCallback) -> list[Report]:
         body = orjson.loads(raw.body)
     except orjson.JSONDecodeError as error:
         raise Poison(ParkReason.BAD_REQUEST, f"a callback of {raw.provider} is not JSON: {error}") from error
-    reports = []
-    for item in body if isinstance(body, list) else [body]:
-        report = _report(item, raw.received_at_ms) if isinstance(item, dict) else None
-        metrics.CALLBACK_EVENTS.labels(raw.provider, report.kind.value if report else "unknown").inc()
-        if report is not None:
-            reports.append(report)
-    return reports
+    items = body if isinstance(body, list) else [body]
+    told = [_report(item, raw.received_at_ms) if isinstance(item, dict) else None for item in items]
+    for kind, count in Counter([report.kind.value if report else "unknown" for report in told]).items():
+        metrics.CALLBACK_EVENTS.labels(raw.provider, kind).inc(count)
+    return [report for report in told if report is not None]
 
 
 def _report(item: Mapping[str, Any], received_at_ms: int) -> Report | None:

@@ -187,4 +187,6 @@ def _settings(kafka: Mapping[str, str], group: str, options: LeaderOptions) -> d
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "latest",
+        # Else a topic that the broker did not know yet when we subscribed would have no leader for five minutes.
+        "topic.metadata.refresh.interval.ms": 10_000,
     }

@@ -58,4 +58,7 @@ def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
         "queued.min.messages": 10_000,
         # The default of a second would let a full queue run dry before it is filled again.
         "fetch.queue.backoff.ms": 20,
+        # At the default of five minutes a topic or partition that the broker did not know yet when we subscribed would
+        # be read by nobody until then.
+        "topic.metadata.refresh.interval.ms": 10_000,
     }

@@ -107,6 +107,20 @@ async def test_one_answer_too_large_for_the_log_takes_none_of_the_others_down(
     assert (letter.value, letter.header("tid-error-class")) == (b"500", b"too_large")
 
 
+@pytest.mark.timeout(90)
+async def test_a_topic_that_the_broker_learns_of_later_is_read_within_seconds(
+    bench: Bench, create_topics: CreateTopics
+) -> None:
+    late = bench.topics.lane("sms", "bulk")
+    handler = Told()
+    kafka = replace(bench.options.kafka, topics=(bench.topic, late))
+    async with running(bench.engine(handler, kafka=kafka)):
+        create_topics(late)
+        await bench.publisher.publish([Outgoing(late, b"k", b"late")])
+        await handler.until_got(1)
+    assert [(record.topic, record.value) for record in handler.got] == [(late, b"late")]
+
+
 async def test_a_lane_full_of_poison_stops_the_engine_instead_of_being_emptied(bench: Bench) -> None:
     def reply(record: Record) -> Answer:
         raise Poison("undecodable", "cut off")

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
 
-import redis.asyncio
-
-from consumers import claims
-from schemas import keys
-from tests.acceptance import deployment, people
+from tests.acceptance import deployment, open_calls, people
 from tests.acceptance.world import PUSH, World
 
 ANSWER_MS = 50
-SETTLED_S = 1.5
-"""By then whoever lives has settled what was begun before, and no lease of the dead has run out."""
 
 
 async def test_a_killed_worker_leaves_nobody_out_and_repeats_at_most_its_calls_in_flight(world: World) -> None:
@@ -26,14 +18,7 @@ async def test_a_killed_worker_leaves_nobody_out_and_repeats_at_most_its_calls_i
     campaign = await world.campaign("news", people.readers(users))
     await world.until(lambda: world.ledger(PUSH), lambda seen: seen["sends"] > size * 0.3, "a third is sent")
     world.kill("work-push.bulk")
-    lease_end_ms = int((time.time() + deployment.LEASE_S) * 1000)
-    open_at_kill = {
-        key: entry.token
-        for key, entry in (await _claims(world, campaign, users)).items()
-        if entry.is_open() and entry.lease_end_ms <= lease_end_ms
-    }
-    await asyncio.sleep(SETTLED_S)
-    in_flight = _left_open(open_at_kill, await _claims(world, campaign, users))
+    in_flight = len(await open_calls.after_kill(world, campaign, users, deployment.LEASE_S))
 
     told = await world.until_finished(campaign)
     assert told["status"] == "processed"
@@ -74,20 +59,3 @@ async def test_a_request_asked_many_times_at_once_is_one_notification(world: Wor
     assert len({await first for first in asyncio.as_completed([ask() for _ in range(8)])}) == 1
     await world.until_status(await ask(), "delivered")
     assert await world.calls(PUSH, [people.push_key(key)]) == {people.push_key(key): (1, 1)}
-
-
-async def _claims(world: World, campaign: str, users: Sequence[str]) -> dict[bytes, claims.Entry]:
-    wanted = zip(users, people.reader_keys(campaign, users), strict=True)
-    places = [keys.redis_claim(people.TENANT, user, key) for user, key in wanted]
-    async with redis.asyncio.Redis.from_url(world.deployment.redis_url) as client:
-        raws = await client.mget(places)
-    return {place: claims.unpacked_entry(raw) for place, raw in zip(places, raws, strict=True) if raw}
-
-
-def _left_open(open_before: dict[bytes, bytes], found: dict[bytes, claims.Entry]) -> int:
-    """How many of these calls their holders never settled: still theirs and open, or taken over since."""
-    return sum(
-        entry.takeovers > 0 or (entry.is_open() and entry.token == open_before[key])
-        for key, entry in found.items()
-        if key in open_before
-    )

@@ -1,4 +1,4 @@
-"""A deployment whose roles look for traps, with leases, tiers and sessions as short as can be."""
+"""A deployment whose roles look for traps. Leases, tiers and sessions are as short as can be, or the default ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEASE_S, SESSION_S = 3, 6
 PUSH_PER_S = 400
 UP = (sys.executable, "-m", "tests.kills.up")
 ROLE = (sys.executable, "-m", "tests.kills.role")
-SETTINGS = """
+_PLACES = """
 topic_prefix = "{prefix}"
 [kafka]
 bootstrap = "{kafka}"
@@ -27,25 +27,6 @@ url = "{redis}"
 listen = "127.0.0.1:{api}"
 [callbacks]
 listen = "127.0.0.1:{callbacks}"
-[streams]
-folder = "tables"
-heartbeat_s = 1
-session_s = {session_s}
-[engine]
-heartbeat_s = 1
-session_s = {session_s}
-[dispatch]
-session_s = {session_s}
-[sending]
-lease_s = {lease_s}
-deadline_s = 1
-margin_s = 1
-retry_base_s = 0.5
-retry_cap_s = 1
-[tiers]
-"10s" = 1
-"1m" = 2
-"10m" = 3
 [up]
 logs = "logs"
 ready_within_s = 200
@@ -54,29 +35,55 @@ workers = {{ "push.bulk" = 2, "inapp.transactional" = 0, "inapp.bulk" = 0 }}
 path = "{templates}"
 [channels.push]
 providers = ["gateway"]
-[providers.gateway]
-kind = "http"
-url = "http://127.0.0.1:{http}/send"
-rate_per_s = {push_per_s}
-burst = 40
-timeout_s = 1
-callback_secret = "{secret}"
 [providers.mail]
 kind = "smtp"
 url = "smtp://127.0.0.1:{smtp}"
 from = "Corner Shop <news@example.org>"
 rate_per_s = 100
 burst = 10
+[providers.gateway]
+kind = "http"
+url = "http://127.0.0.1:{http}/send"
+callback_secret = "{secret}"
+"""
+SHORT = f"""{_PLACES}
+rate_per_s = {PUSH_PER_S}
+burst = 40
 timeout_s = 1
+[streams]
+folder = "tables"
+heartbeat_s = 1
+session_s = {SESSION_S}
+[engine]
+heartbeat_s = 1
+session_s = {SESSION_S}
+[dispatch]
+session_s = {SESSION_S}
+[sending]
+lease_s = {LEASE_S}
+deadline_s = 1
+margin_s = 1
+tries = 20
+retry_base_s = 0.5
+retry_cap_s = 1
+[tiers]
+"10s" = 1
+"1m" = 2
+"10m" = 3
+"""
+DEFAULTS = f"""{_PLACES}
+rate_per_s = 2000
+burst = 200
+[streams]
+folder = "tables"
 """
 
 
 @contextlib.contextmanager
-def running(folder: Path, kafka: str, redis_url: str, templates: Path) -> Iterator[Deployment]:
+def running(folder: Path, kafka: str, redis_url: str, templates: Path, settings: str = SHORT) -> Iterator[Deployment]:
     """Ready to work; removed on the way out."""
-    numbers = {"lease_s": LEASE_S, "session_s": SESSION_S, "push_per_s": PUSH_PER_S}
     traps_of(folder)
-    with deployments.outside(folder, kafka, redis_url, templates, SETTINGS, **numbers) as found, up(found):
+    with deployments.outside(folder, kafka, redis_url, templates, settings) as found, up(found):
         yield found
 
 

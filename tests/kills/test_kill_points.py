@@ -93,11 +93,12 @@ async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_o
     """K47: five deaths between writing a record back to its lane and committing that."""
     traps.set(FORWARD, Trap(gap))
     flow = Flow(world)
-    await flow.begin(errors={"500": 0.5})
+    await flow.begin(errors={"500": 1.0})
     for _ in range(4):
         await until_sprung(world, traps, FORWARD)
         traps.set(FORWARD, Trap(gap))
     await until_sprung(world, traps, FORWARD)
+    await world.all_is_well()
     ended = await flow.ended()
     assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
 

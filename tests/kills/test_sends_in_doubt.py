@@ -6,7 +6,9 @@ import pytest
 
 from tests.acceptance import people
 from tests.acceptance.world import PUSH, World
+from tests.kills.deployment import LEASE_S
 from tests.kills.flow import Flow, caught, until_sprung
+from tests.kills.middle import kill_in_the_middle
 from tests.kills.traps import Trap, Traps
 
 LANE = "work-push.transactional"
@@ -70,3 +72,11 @@ async def test_a_delivery_at_which_every_sender_dies_is_given_up_and_the_lane_go
     flow = Flow(world, recipients=10)
     await flow.begin()
     assert (await flow.ended()).repeats == 0
+
+
+@pytest.mark.long
+async def test_a_campaign_goes_on_where_it_was_when_its_sender_is_killed(world: World) -> None:
+    """N01: 10,000 recipients, kill -9 at 3,500."""
+    cost = await kill_in_the_middle(world, 10_000, 3_500, LEASE_S)
+    assert cost.lost == 0
+    assert cost.repeats <= cost.told <= cost.in_flight

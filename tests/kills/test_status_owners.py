@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.world import World
 from tests.kills.flow import Flow, caught
 from tests.kills.standing import second, standing_still, until_logged
@@ -21,6 +23,7 @@ async def test_a_status_process_that_dies_with_its_disk_has_every_row_again(worl
     await _has_every_row(world, flow)
 
 
+@pytest.mark.long
 async def test_what_a_deposed_owner_of_rows_writes_is_gone_when_they_are_read_from_the_log(
     world: World, traps: Traps
 ) -> None:

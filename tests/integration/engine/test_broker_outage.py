@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,13 @@ class OwnBroker:
     def kill(self) -> None:
         self._running.child.kill()
         self._running.child.wait()
+
+    def stand_still(self) -> None:
+        """It keeps its connections and answers nothing until it goes on."""
+        self._running.child.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._running.child.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         children.stop(self._running.child)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +20,7 @@ from producers.publisher import KafkaPublisher
 from schemas import codec, keys
 from schemas.messages import CampaignProgress, DeliveryState, StatusBatch, StatusEvent
 from schemas.records import Outgoing, Record
-from schemas.topics import Topics
+from schemas.topics import Topics, TopicSpec
 from streams.log_reader import KafkaLogReader
 from streams.status_reads import OwnerReads
 
@@ -138,6 +139,29 @@ class Bench:
 
         await self.until(finished, f"{expected} finished recipients of {campaign_id}")
         return await self.counts(campaign_id)
+
+
+@contextlib.asynccontextmanager
+async def opened(bootstrap: str, redis_url: str, topics: Topics, partitions: int, folder: Path) -> AsyncIterator[Bench]:
+    """The topics exist already. Its processes are ended on the way out."""
+    kafka = {"bootstrap.servers": bootstrap}
+    redis, publisher, reader = Redis.from_url(redis_url), KafkaPublisher(kafka), KafkaLogReader(kafka)
+    async with aiohttp.ClientSession() as http:
+        bench = Bench(bootstrap, redis_url, topics, partitions, folder, publisher, reader, redis, http)
+        yield bench
+        for process in bench.processes:
+            if process.returncode is None:
+                await bench.kill(process)
+    await reader.close()
+    await publisher.close()
+    await redis.aclose()
+
+
+def specs(topics: Topics) -> list[TopicSpec]:
+    """What a status group needs; the topic of dead letters comes last."""
+    found = {spec.name: spec for spec in topics.specs()}
+    names = (topics.status, topics.status_changelog, topics.state, topics.progress, topics.internal_dlq)
+    return [found[name] for name in names]
 
 
 def total(campaign_id: str, parts: Iterable[CampaignProgress]) -> CampaignProgress:

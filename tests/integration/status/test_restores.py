@@ -1,0 +1,138 @@
+"""Processes that begin with nothing but the log, in the middle of everything: every row and every count is there."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.local import jars, tools
+from schemas import codec, keys, partitions
+from schemas.messages import DeliveryState, EventKind
+from schemas.records import Outgoing
+from schemas.topics import Topics
+from tests.doubles.status_events import event, planned
+from tests.doubles.status_road import TOPICS, StatusRoad
+from tests.integration.engine.test_broker_outage import OwnBroker
+from tests.integration.status.bench import Bench, batch, opened, specs
+from tests.integration.status.test_status import PAGE, campaign, check, outcomes, owners, some_states
+
+WAITING = frozenset({"accepted", "scheduled", "queued", "held", "retrying"})
+SINGLES = 500_000
+WRITTEN_TOGETHER = 5_000
+STANDS_STILL_S = 1.0
+"""Long enough for a merge to be published, and its rows to wait for their acknowledgement."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OwnBroker]:
+    if tools.java() is None or jars.cached() is None:
+        pytest.skip("needs a broker of its own, so Java and Kafka's jars")
+    own = OwnBroker(tmp_path / "kafka")
+    yield own
+    own.stop()
+
+
+@pytest.fixture
+async def own_bench(broker: OwnBroker, redis_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
+    topics = Topics("own.")
+    wanted = [NewTopic(spec.name, 2, 1, config=dict(spec.config)) for spec in specs(topics)]
+    for made in AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics(wanted).values():
+        made.result(20)
+    async with opened(broker.bootstrap, redis_url, topics, 2, tmp_path / "tables") as bench:
+        yield bench
+
+
+@pytest.mark.timeout(300)
+async def test_rows_that_the_broker_never_acknowledged_are_what_a_replay_makes_of_them(
+    own_bench: Bench, broker: OwnBroker
+) -> None:
+    """K49: the broker's acknowledgements stop in the middle of table writes; then the process and its disk are gone."""
+    pages = 24
+    await own_bench.write(campaign("spring", pages, Random(5)))
+    process = await own_bench.start(instance="a")
+    await own_bench.until(lambda: some_states(own_bench, 500), "the first states")
+    broker.stand_still()
+    await asyncio.sleep(STANDS_STILL_S)
+    await own_bench.kill(process)
+    shutil.rmtree(own_bench.folder / "one")
+    broker.go_on()
+    assert (await own_bench.written(own_bench.topics.state)) < pages * PAGE, "it was done before it could be killed"
+    await own_bench.start(instance="a")
+    await check(own_bench, "spring", pages)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("partitions", [3])
+async def test_three_processes_are_replaced_one_by_one_while_events_come_in_and_no_status_goes_back(
+    bench: Bench,
+) -> None:
+    """K06"""
+    names = ("one", "two", "three")
+    running = {name: await bench.start(name, name) for name in names}
+    await bench.until(lambda: owners(bench, 3), "an owner for each partition")
+    batches = campaign("spring", 12, Random(6))
+    parts = [batches[at :: 2 * len(names)] for at in range(2 * len(names))]
+    for name in names:
+        await bench.write(parts.pop())
+        assert await bench.stop(running[name]) == ""
+        bench.processes.remove(running[name])
+        await bench.write(parts.pop())
+        running[name] = await bench.start(name, name)
+        await bench.until(lambda: owners(bench, 3), "an owner for each partition")
+    await check(bench, "spring", 12)
+    told = defaultdict(list)
+    for record in await bench.records(bench.topics.state):
+        state = codec.decode(record.value, DeliveryState)
+        told[state.delivery_id].append((state.version, state.state))
+    for states in told.values():
+        waits = [state in WAITING for _, state in sorted(states)]
+        assert waits == sorted(waits, reverse=True), "a status went back"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("partitions", [3])
+async def test_three_processes_that_start_cold_and_one_after_the_other_have_every_row(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """K43: half a million rows in the changelog; partitions change hands while they are being restored."""
+    road = StatusRoad(tmp_path / "road", 3)
+    await road.restart()
+    sent = batch("n.0a1b2c3d.0.0", [planned("email"), event(EventKind.SENT)])
+    await road.write(*campaign("spring", 8, Random(7)), sent)
+    await road.read()
+    made = {record.key or b"": record.value or b"" for record in road.log.records(TOPICS.status_changelog)}
+    single = made.pop(keys.row_key("default", "n.0a1b2c3d.0.0").encode())
+    await restored_from(bench, {**made, **{single_key(number): single for number in range(SINGLES)}})
+    for name in ("one", "two", "three"):
+        await bench.start(name, name)
+        await asyncio.sleep(STANDS_STILL_S)
+    await bench.until(lambda: owners(bench, 3), "an owner for each partition")
+
+    counts = await bench.until_finished("spring", 8 * PAGE)
+    assert counts.outcomes == outcomes(8)
+    for number in Random(8).sample(range(SINGLES), 300):
+        view = await bench.reads.slot("default", keys.single_address("0a1b2c3d", 0, 16 * number))
+        assert view is not None and view.status == "sent", number
+
+
+def single_key(number: int) -> bytes:
+    return keys.row_key("default", keys.single_address("0a1b2c3d", 0, 16 * number).row).encode()
+
+
+async def restored_from(bench: Bench, rows: dict[bytes, bytes]) -> None:
+    """The changelog holds these rows."""
+    topic, count = bench.topics.status_changelog, bench.partitions
+    outgoing = [
+        Outgoing(topic, key, row, partition=partitions.murmur2_partition(key, count)) for key, row in rows.items()
+    ]
+    for start in range(0, len(outgoing), WRITTEN_TOGETHER):
+        await bench.publisher.publish(outgoing[start : start + WRITTEN_TOGETHER])

@@ -1,0 +1,74 @@
+"""kill -9 of a sender in the middle of a large campaign, and what it costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from schemas import codec
+from schemas.messages import DeliveryState
+from tests.acceptance import open_calls, people
+from tests.acceptance.world import PUSH, World
+
+WORK = "work-push.bulk"
+ANSWER_MS = 50
+WITHIN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """lost: recipients that the provider never heard of. repeats: messages it took beside the first of each delivery.
+
+    in_flight: calls that were open when the sender died. told: possible duplicates in the campaign's counts.
+    whole_after_s: from the kill until the last of the open calls was made good.
+    """
+
+    lost: int
+    repeats: int
+    in_flight: int
+    told: int
+    whole_after_s: float
+
+
+async def kill_in_the_middle(world: World, size: int, sends: int, lease_s: float) -> Cost:
+    """A campaign of this size; the sender dies when the provider has taken so many messages."""
+    await world.new_ledger()
+    await world.faults(PUSH, answer_ms=ANSWER_MS)
+    users = [world.name(f"reader{number}") for number in range(size)]
+    campaign = await world.campaign("news", people.readers(users))
+    victim = await world.running(WORK)
+    await world.until(
+        lambda: world.ledger(PUSH), lambda seen: seen["sends"] >= sends, "the middle is reached", WITHIN_S
+    )
+    os.kill(victim, signal.SIGKILL)
+    killed_s = time.time()
+    left_open = await open_calls.after_kill(world, campaign, users, lease_s)
+
+    told = await world.until_finished(campaign, WITHIN_S)
+    for role in ("work push.bulk", "status"):
+        await world.until_read(role)
+    told = await world.until_told(
+        campaign, lambda seen: seen["progress"]["delivered"] == size, "is delivered", WITHIN_S
+    )
+    assert (told["status"], told["outcomes"]) == ("processed", {"delivered": size})
+    book = [sends for _, sends in (await world.calls(PUSH, people.reader_keys(campaign, users))).values()]
+    made_good_s = await _sent_s(world, campaign)
+    return Cost(
+        lost=book.count(0),
+        repeats=sum(book) - size,
+        in_flight=len(left_open),
+        told=told["possible_duplicates"],
+        whole_after_s=max((made_good_s[user] for user in left_open), default=killed_s) - killed_s,
+    )
+
+
+async def _sent_s(world: World, campaign: str) -> dict[str, float]:
+    """User -> when the newest call of their delivery was accepted, as `notification.state` tells it."""
+    found: dict[str, tuple[int, float]] = {}
+    for record in await world.records(world.topics.state):
+        state = codec.decode(record.value, DeliveryState) if record.value else None
+        if state is not None and state.campaign_id == campaign and state.sent_at is not None:
+            found[state.user_id] = max(found.get(state.user_id, (-1, 0.0)), (state.version, state.sent_at / 1000))
+    return {user: sent_s for user, (_, sent_s) in found.items()}

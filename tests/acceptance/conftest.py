@@ -17,7 +17,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 DATABASE = 15
 TEST_TIMEOUT_S = 300
 """Far more than a test needs on an idle machine: each wait has a deadline of its own that says what was missing."""
-_DEPLOYMENT = pytest.StashKey[Deployment]()
+RUNNING = pytest.StashKey[Deployment]()
+"""Whose complaints are added to a failure: that of the newest tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,7 +34,7 @@ def deployment(
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("deployment")
     with deployments.running(folder, kafka_bootstrap, _own_database(redis_url), TEMPLATES) as running:
-        request.config.stash[_DEPLOYMENT] = running
+        request.config.stash[RUNNING] = running
         yield running
 
 
@@ -58,6 +59,6 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds what the roles complained of to a failure."""
     report = yield
-    if report.failed and _DEPLOYMENT in item.config.stash:
-        report.sections.extend(item.config.stash[_DEPLOYMENT].complaints())
+    if report.failed and RUNNING in item.config.stash:
+        report.sections.extend(item.config.stash[RUNNING].complaints())
     return report

@@ -6,40 +6,14 @@ import asyncio
 from typing import Any
 
 from tests.acceptance import people
-from tests.acceptance.world import FINISHED, PUSH, World
+from tests.acceptance.watch import Watch
+from tests.acceptance.world import PUSH, World
 
 SIZE, PACE_PER_S = 2_000, 400
 OPTED_OUT, UNREACHABLE, FAILING = 20, 20, 20
 REACHED = SIZE - OPTED_OUT - UNREACHABLE - FAILING
-STAGES = ("delivered", "sent", "released", "accepted")
 KILLS = {"streams-fan_out": 0.2, "dispatch": 0.35, "streams-status": 0.5, "work-push.bulk": 0.65}
 """Whom, and at which share of the recipients sent."""
-
-
-class Watch:
-    """Looks at the campaign again and again; whatever is told must be possible and never go back."""
-
-    def __init__(self, world: World, campaign: str) -> None:
-        self._world = world
-        self._campaign = campaign
-        self._before = dict.fromkeys(STAGES, 0)
-        self.told: dict[str, Any] = {}
-
-    async def look(self) -> dict[str, Any]:
-        told = await self._world.told(self._campaign)
-        arrived = (await self._world.ledger(PUSH))["sends"]
-        progress, outcomes = told["progress"], sum(told["outcomes"].values())
-        counts = [progress[stage] for stage in STAGES]
-        assert counts == sorted(counts), f"a stage is ahead of the one before it: {progress}"
-        assert progress["sent"] <= arrived, "told sent, but it did not arrive"
-        assert told["expected"] == progress["accepted"] == SIZE >= outcomes
-        assert all(progress[stage] >= self._before[stage] for stage in STAGES), f"{self._before}, then {progress}"
-        assert (told["status"] in FINISHED) <= (outcomes == SIZE), f"{told['status']} with {outcomes} outcomes"
-        self._before, self.told = progress, told
-        return told
-
-    async def until_sent(self, count: float) -> None:
-        await self._world.until(self.look, lambda told: bool(told["progress"]["sent"] >= count), f"{count:g} are sent")
 
 
 async def test_counts_are_exact_after_kills_of_every_role_and_true_at_every_look(world: World) -> None:
@@ -47,17 +21,16 @@ async def test_counts_are_exact_after_kills_of_every_role_and_true_at_every_look
     await _opt_out(world, users[:OPTED_OUT])
     await world.new_ledger()
     campaign = await world.campaign("news", _audience(users), pace_per_s=PACE_PER_S)
-    watch = Watch(world, campaign)
+    watch = Watch(world, campaign, SIZE)
     told = await watch.look()
     assert told["status"] == "running" and told["outcomes"] == {}, "right after the 202"
 
     for role, share in KILLS.items():
         await watch.until_sent(share * SIZE)
         world.kill(role)
-    await world.until(watch.look, lambda seen: seen["status"] in FINISHED, "is finished", 120)
-    await world.until(watch.look, lambda seen: seen["progress"]["delivered"] >= REACHED, "all are reported")
+    await watch.until_finished()
+    told = await watch.until_reported(REACHED)
 
-    told = watch.told
     assert told["status"] == "partially_processed"
     assert told["outcomes"] == {"delivered": REACHED, "suppressed": OPTED_OUT + UNREACHABLE, "failed": FAILING}
     assert told["reasons"] == {"opted_out": OPTED_OUT, "no_address": UNREACHABLE, "template_error": FAILING}

@@ -23,7 +23,7 @@ docs: $(ENVIRONMENT) ## Generate the pages of topics, metrics and settings
 	@$(BIN)/tidings reference docs
 
 test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
-	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance
+	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance tests/kills
 
 test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 	$(BIN)/python -m pytest -m long

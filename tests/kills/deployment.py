@@ -41,6 +41,7 @@ url = "smtp://127.0.0.1:{smtp}"
 from = "Corner Shop <news@example.org>"
 rate_per_s = 100
 burst = 10
+timeout_s = 1
 [providers.gateway]
 kind = "http"
 url = "http://127.0.0.1:{http}/send"

@@ -164,6 +164,7 @@ async def all_parked(bench: Bench, number: int) -> bool:
 
 
 async def test_a_second_process_on_the_same_folder_refuses_to_start(bench: Bench) -> None:
+    """K44"""
     await bench.start("one")
     await bench.until(lambda: owners(bench, 1), "the first process")
     second = await bench.start("one")

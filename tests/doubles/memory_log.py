@@ -1,6 +1,7 @@
 """A log in memory: Publisher, LogReader and Tails over the same lists. Keys choose partitions as Kafka does.
 
-`fail` makes the next publishes raise; `lose_ack` writes and then raises, as when the broker's answer is lost.
+`fail` makes the next publishes raise; `lose_ack` writes and then raises, as when the broker's answer is lost; `only`
+names the topics that this concerns, all when it is empty.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class MemoryLog:
         self.partition_count = partition_count
         self.fail = False
         self.lose_ack = False
+        self.only: frozenset[str] = frozenset()
         self._now_ms = now_ms
         self._logs: dict[tuple[str, int], list[Record | None]] = defaultdict(list)
         self._starts: dict[tuple[str, int], int] = defaultdict(int)
@@ -30,10 +32,11 @@ class MemoryLog:
         if any(_size(record) > topics.MAX_MESSAGE_BYTES for record in outgoing):
             raise Poison("too_large", "a record is larger than its topic takes")
         await asyncio.sleep(0)
-        if self.fail:
+        concerned = not self.only or any(record.topic in self.only for record in outgoing)
+        if self.fail and concerned:
             raise Transient("the log is unavailable")
         placed = [self._append(record) for record in outgoing]
-        if self.lose_ack:
+        if self.lose_ack and concerned:
             raise Transient("the acknowledgement was lost")
         return placed
 
@@ -51,7 +54,7 @@ class MemoryLog:
                 yield record
 
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        if self.fail:
+        if self.fail and (not self.only or topic in self.only):
             raise Transient("the log is unavailable")
         return self._starts[topic, partition], len(self._logs[topic, partition])
 

@@ -111,6 +111,7 @@ def test_late_callbacks_do_not_turn_a_status_back(events: list[StatusEvent], exp
         pytest.param([event(E.RETRYING, hop=2), event(E.FAILED)], "failed", id="an end after a wait"),
         pytest.param([event(E.FAILED), event(E.SENT)], "sent", id="a call beats an end of its generation"),
         pytest.param([event(E.SENT), event(E.UNCONFIRMED)], "unconfirmed", id="no word for long"),
+        pytest.param([event(E.UNCONFIRMED), event(E.SENT, call=2)], "sent", id="the newest call"),
         pytest.param([event(E.UNCONFIRMED), event(E.DELIVERED)], "delivered", id="a late word"),
         pytest.param(
             [event(E.SENT), event(E.SENT, call=2), event(E.BOUNCED)], "bounced", id="bounced, the repeat undecided"

@@ -21,6 +21,7 @@ from schemas.errors import Refused
 
 LOCALE_SHAPE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 TOKEN_MAX = 4096
+SHORT_TEXT_MAX = 256
 
 
 class Body(BaseModel):
@@ -140,7 +141,7 @@ Phone = Annotated[str, StringConstraints(max_length=40), AfterValidator(phone)]
 TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(time_zone)]
 Locale = Annotated[str, StringConstraints(max_length=35), AfterValidator(locale)]
 Token = Annotated[str, StringConstraints(min_length=1, max_length=TOKEN_MAX), AfterValidator(one_line)]
-ShortText = Annotated[str, StringConstraints(max_length=256), AfterValidator(one_line)]
+ShortText = Annotated[str, StringConstraints(max_length=SHORT_TEXT_MAX), AfterValidator(one_line)]
 InstantMs = Annotated[int, BeforeValidator(instant_ms, json_schema_input_type=datetime)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pydantic
 
-from producers import fields
+from producers import fields, plain_lines
 from producers.request_bodies import RecipientBody
 from schemas.errors import Refused
 from schemas.messages import Recipient
@@ -70,6 +70,8 @@ class Ndjson:
     def _recipient(self, line: bytes) -> Recipient:
         if len(line) > LINE_MAX:
             raise refused(self._line, f"is longer than {LINE_MAX} bytes")
+        if (plain := plain_lines.recipient(line)) is not None:
+            return plain
         try:
             return RecipientBody.model_validate_json(line).recipient()
         except pydantic.ValidationError as error:

@@ -1,7 +1,7 @@
 # Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test test-long soak bench up down lint format docs
+.PHONY: help environment demo test test-long test-teeth soak bench up down lint format docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,6 +27,9 @@ test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goe
 
 test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 	$(BIN)/python -m pytest -m long
+
+test-teeth: $(ENVIRONMENT) ## Break one promise after the other in scratch copies: its test must fail
+	@$(BIN)/python -m tests.teeth
 
 soak: $(ENVIRONMENT) ## An hour: two hundred rebalances and half an hour at half load leave nothing behind
 	$(BIN)/python -m pytest -m soak tests/soak

@@ -16,12 +16,14 @@ from typing import Protocol
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from deploy.local import places, stack
 
 # An example may take long on a busy machine; what must be quick has a benchmark.
 settings.register_profile("tidings", deadline=None)
+# For tests that are meant to fail: the first example that does is enough.
+settings.register_profile("teeth", deadline=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("tidings")
 
 BROKER_TIMEOUT_S = 30

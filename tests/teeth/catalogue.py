@@ -1,0 +1,8 @@
+"""Every patch. Each promise of docs/guarantees.md has one at least."""
+
+from __future__ import annotations
+
+from tests.teeth import facing_across, facing_in, facing_out, ground
+from tests.teeth.patch import Patch
+
+PATCHES: tuple[Patch, ...] = (*facing_in.PATCHES, *facing_across.PATCHES, *facing_out.PATCHES, *ground.PATCHES)

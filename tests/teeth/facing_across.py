@@ -1,0 +1,189 @@
+"""What streams promise, broken one by one: planning, releasing, fanning out, people, reports, rows and counts."""
+
+from __future__ import annotations
+
+from tests.teeth.patch import Patch
+
+_ROUTE = "tests/integration/streams/test_route.py::"
+_FAN_OUT = "tests/integration/streams/test_fan_out.py::"
+_DISPATCH = "tests/integration/streams/test_dispatch.py::"
+_PEOPLE = "tests/integration/people/test_recipients.py::"
+
+PATCHES: tuple[Patch, ...] = (
+    Patch(
+        name="forgets a single's plan",
+        promise=9,
+        file="streams/plans.py",
+        old="    return packed if reply is None else reply",
+        new="    return packed",
+        test=_ROUTE + "test_a_second_reading_gives_the_same_deliveries_whatever_the_profile_says_now",
+        suffers="After a crash of routing somebody who changed phones meanwhile gets the message on both.",
+    ),
+    Patch(
+        name="puts transactional messages into the bulk lanes",
+        promise=4,
+        file="streams/route.py",
+        old="        priority=intake.policy.priority(event.priority),",
+        new="        priority=Priority.BULK,",
+        test=_ROUTE + "test_a_request_becomes_one_delivery_in_its_lane",
+        suffers="A code for a login arrives an hour later, behind the newsletter.",
+    ),
+    Patch(
+        name="forgets a page's plans",
+        promise=9,
+        file="streams/fan_out.py",
+        old="            plan if reply is None or reply == packed else _earlier(page, place, reply)",
+        new="            plan",
+        test=_FAN_OUT + "test_a_second_run_with_a_changed_profile_sends_nothing_new",
+        suffers="A page released twice reaches people on a second device, and counts them by it.",
+    ),
+    Patch(
+        name="sends again to whom an earlier page of the campaign named",
+        promise=2,
+        file="streams/fan_out.py",
+        old="    return plan if owner == ",
+        new="    return plan if owner is not ",
+        test=_FAN_OUT + "test_the_same_user_on_two_pages_gets_it_once",
+        suffers="A list with a customer in it twice fills the lanes with copies, and counts that never close.",
+    ),
+    Patch(
+        name="fans out a page that has expired",
+        promise=3,
+        file="streams/fan_out.py",
+        old="        elif page.expires_at_ms <= now_ms:",
+        new="        elif page.expires_at_ms < 0:",
+        test=_FAN_OUT + "test_a_page_past_its_expiry_ends_as_expired_and_sends_nothing",
+        suffers="After a night's outage 100,000 deliveries of yesterday's offer fill the lanes.",
+    ),
+    Patch(
+        name="sends to whom Redis knows nothing of after it was emptied",
+        promise=3,
+        file="schemas/trips.py",
+        old="        return reply is not None and reply == self.run_id",
+        new="        return True",
+        test="tests/unit/consumers/test_lane_worker.py::test_an_emptied_or_rolled_back_redis_counts_as_away",
+        suffers="Redis is lost at night: everybody who ever opted out is written to before anybody wakes up.",
+    ),
+    Patch(
+        name="fills a lane as fast as pages can be read",
+        promise=5,
+        file="streams/lanes.py",
+        old="self.backlog + deliveries <= self.most_s * self.rate_per_s",
+        new="self.backlog >= 0",
+        test=_DISPATCH + "test_a_lane_gets_five_seconds_of_its_rate_and_no_more",
+        suffers="A campaign of ten million lies in the lane at once; a cancel or a small campaign waits behind it all.",
+    ),
+    Patch(
+        name="gives the whole pace to whoever came first",
+        promise=5,
+        file="streams/fairness.py",
+        old="        self._owed[chosen] = self._owed.pop(chosen) - waiting[chosen].cost",
+        new="        self._owed[chosen] -= 0",
+        test=_DISPATCH + "test_a_small_campaign_does_not_wait_behind_a_long_one",
+        suffers="Two hundred invitations for tonight go out tomorrow, behind the newsletter.",
+    ),
+    Patch(
+        name="moves the cursor before the page is in the log",
+        promise=6,
+        file="streams/dispatch.py",
+        old="        await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])",
+        new="""        await self._move_cursors([(c.campaign, c.request, page) for c, page in released.pages], epoch)
+        await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])""",
+        test=_DISPATCH + "test_a_page_that_the_log_refused_is_let_go_by_the_next_leader",
+        suffers="A leader killed at the wrong moment leaves out 250 people, and the campaign never ends.",
+    ),
+    Patch(
+        name="lets a former leader's cursor stand",
+        promise=6,
+        file="streams/campaigns.py",
+        old="        elif cursor.epoch < known.epoch:\n            self._overwritten.add(campaign.key)",
+        new="        elif cursor.epoch < known.epoch:\n            campaign.cursor = cursor",
+        test=_DISPATCH + "test_a_cursor_overwritten_by_a_former_leader_is_written_again",
+        suffers="A leader that was asleep turns a campaign back by hours for whoever starts next.",
+    ),
+    Patch(
+        name="lets go pages of a paused campaign",
+        promise=3,
+        file="streams/release.py",
+        old="        return is_due and not campaign.is_paused",
+        new="        return is_due",
+        test=_DISPATCH + "test_a_paused_campaign_lets_nothing_go_until_it_is_resumed",
+        suffers="Somebody sees the wrong price in a running campaign and presses pause; it goes on.",
+    ),
+    Patch(
+        name="calls a campaign complete when all its pages are out",
+        promise=6,
+        file="streams/campaigns.py",
+        old="    if finished_at is None and counts.finished >= request.recipients:",
+        new="    if finished_at is None and campaign.next_page >= request.pages:",
+        test=_DISPATCH + "test_a_campaign_is_complete_when_every_recipient_is_and_stays_so",
+        suffers="The report says complete, and afterwards ten thousand people more are written to.",
+    ),
+    Patch(
+        name="adds a partition's counts up instead of taking the newest",
+        promise=6,
+        file="streams/campaigns.py",
+        old="        if known is None or progress.version >= known.version:",
+        new="""        if known is not None:
+            progress = replace(progress, finished=known.finished + progress.finished)
+        if True:""",
+        test=_DISPATCH + "test_an_older_count_does_not_turn_back_a_newer_one",
+        suffers="Counts grow with every restart of the status process: 23,000 of 20,000 sent.",
+    ),
+    Patch(
+        name="commits in Faust past a record that is still in work",
+        promise=1,
+        file="streams/faust_patches.py",
+        old="    if in_work is None or not acked:",
+        new="    if in_work is not None or not acked:",
+        test="tests/unit/streams/test_faust_patches.py::test_an_offset_is_never_committed_past_a_record_in_work",
+        suffers="A process killed while it works on a record never does it: the next one begins behind it.",
+    ),
+    Patch(
+        name="lets an older profile replace a newer one",
+        promise=3,
+        file="streams/recipients.lua",
+        old="offset_of(redis.call('HGET', profile, field)) < offset then",
+        new="true then",
+        test=_PEOPLE + "test_an_older_write_never_replaces_a_newer_one",
+        suffers="An opt-out is undone by an older record that comes late.",
+    ),
+    Patch(
+        name="leaves the timeline behind at an erasure",
+        promise=3,
+        file="streams/recipients.lua",
+        old="redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])",
+        new="redis.call('DEL', KEYS[3], KEYS[4], KEYS[5])",
+        test=_PEOPLE + "test_erasure_removes_profile_devices_inbox_and_timeline_and_blocks_sends_at_once",
+        suffers="Support reads what an erased person was sent, a month after they asked to be forgotten.",
+    ),
+    Patch(
+        name="keeps the version when an opt-out is written",
+        promise=3,
+        file="streams/recipients.lua",
+        old="if changed then",
+        new="if changed and ARGV[1] == 'user' then",
+        test=_PEOPLE + "test_every_effective_change_raises_the_version_that_senders_compare",
+        suffers="Whoever opts out while their message is being looked at gets it all the same.",
+    ),
+    Patch(
+        name="counts a message put twice as unread twice",
+        promise=9,
+        file="streams/inbox_put.lua",
+        old="local stored = redis.call('HGET', inbox, id)",
+        new="local stored = false",
+        test="tests/integration/people/test_inbox.py"
+        "::test_a_read_message_is_read_on_every_connection_and_stays_read_when_put_again",
+        suffers="A message read yesterday is new again after a restart, and the badge never goes away.",
+    ),
+    Patch(
+        name="does not suppress an address that bounced",
+        promise=3,
+        file="streams/callbacks.py",
+        old="            if report.suppress and reference.address_hash:",
+        new="            if report.suppress and not reference.address_hash:",
+        test="tests/integration/people/test_callbacks.py"
+        "::test_a_bounce_blocks_the_address_in_redis_before_the_record_is_answered",
+        suffers="Dead mailboxes are written to for months, until the provider closes the account.",
+    ),
+)

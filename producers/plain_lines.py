@@ -1,4 +1,4 @@
-"""A recipient's line read without its model, where nothing in it needs more than a look: nearly every line of an upload.
+"""A recipient's line read without its model, where nothing in it needs more than a look: nearly every one of an upload.
 
 Such a line gives the very same message as `request_bodies.RecipientBody`, at a quarter of the price. Everything else
 is left to the model: fields that are normalised, values that JSON readers keep differently, and whatever is wrong,
@@ -8,7 +8,7 @@ since the model says so in words.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -65,15 +65,15 @@ def _device(one: Any) -> Device | None:
     if not (app == "" or _is_text(app, fields.SHORT_TEXT_MAX)) or not _is_one_of(environment, _ENVIRONMENTS):
         return None
     device_id = one["id"] if "id" in one else keys.device_hash(token)
-    return (
-        Device(device_id, token, one["platform"], app, environment) if _is_text(device_id, keys.USER_ID_MAX) else None
-    )
+    if not _is_text(device_id, keys.USER_ID_MAX):
+        return None
+    return Device(device_id, token, one["platform"], app, environment)
 
 
-def _is_text(value: Any, longest: int) -> bool:
+def _is_text(value: Any, longest: int) -> TypeGuard[str]:
     """Whether it is a text of printable characters only, and not empty."""
     return type(value) is str and 0 < len(value) <= longest and value.isprintable()
 
 
-def _is_one_of(value: Any, words: Collection[str]) -> bool:
+def _is_one_of(value: Any, words: Collection[str]) -> TypeGuard[str]:
     return type(value) is str and value in words

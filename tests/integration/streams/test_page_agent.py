@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from producers.publisher import KafkaPublisher
@@ -60,6 +60,10 @@ class Expander:
         self.gates: dict[int, asyncio.Event] = {}
         self.failing: dict[int, Exception] = {}
 
+    def gate(self, number: int) -> asyncio.Event:
+        """Holds the page back until it is set."""
+        return self.gates.setdefault(number, asyncio.Event())
+
     async def expand(self, page: ReleasedPage, headers: Headers) -> None:
         self.headers.append(headers)
         self.tries.append(page.page)
@@ -97,10 +101,13 @@ class Road:
             await asyncio.gather(task, return_exceptions=True)
 
     def committed(self) -> int:
-        """The group's committed offset; -1 before the first commit."""
+        """The group's committed offset; -1 before the first commit, and while the broker cannot say."""
         group = self.topics.group("fan_out")
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        places = asked[group].result().topic_partitions
+        try:
+            places = asked[group].result().topic_partitions
+        except KafkaException:
+            return -1
         return max((place.offset for place in places if place.topic == self.topics.pages), default=-1)
 
 

@@ -21,6 +21,10 @@ from schemas.reasons import ParkReason
 M = TypeVar("M")
 P = TypeVar("P")
 PREFIX_BYTES = 5
+_VARYING: Mapping[type, tuple[str, ...]] = {
+    messages.Delivery: ("user_id", "intent", "slot", "device", "params", "siblings"),
+}
+"""In what the records of one page differ."""
 _MALFORMED = (IndexError, KeyError, ValueError, EOFError, TypeError, OverflowError)
 
 
@@ -121,7 +125,7 @@ def plain(document: Any) -> Any:
 
 def _kind(schemas: schema_files.Schemas, message: type) -> _Kind:
     schema = schemas.current(message.__name__)
-    functions = compiled.compile_record(plain(schema.document), message)
+    functions = compiled.compile_record(plain(schema.document), message, _VARYING.get(message, ()))
     return _Kind(b"\0" + schema.id.to_bytes(4, "big"), schema, functions.write, functions.read, functions.write_inside)
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
@@ -36,9 +37,13 @@ class Functions:
     write_inside: Mapping[type, Callable[[Any], bytes]]
 
 
-def compile_record(schema: Mapping[str, Any], record: type) -> Functions:
-    """The two functions of a dataclass. Raises TypeError when schema and class do not fit together."""
-    source = _Source()
+def compile_record(schema: Mapping[str, Any], record: type, varying: Collection[str] = ()) -> Functions:
+    """The two functions of a dataclass. Raises TypeError when schema and class do not fit together.
+
+    varying: where most records differ from the one read before in these fields only, what lies between them is
+    compared with that record's bytes, and read anew only when it differs. Half the price.
+    """
+    source = _Source(record, varying)
     name = source.record(schema, record)
     # The source holds only names and constants of our own schema files, never input.
     exec("\n".join(source.lines), source.names)  # noqa: S102
@@ -49,7 +54,8 @@ def compile_record(schema: Mapping[str, Any], record: type) -> Functions:
 class _Source:
     """Python source in the making, and the objects that it names."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: type, varying: Collection[str]) -> None:
+        self._varying = {outer: varying} if varying else {}
         self.lines: list[str] = []
         self.records: list[type] = []
         self.names: dict[str, Any] = {
@@ -72,19 +78,39 @@ class _Source:
         missing = {f.name for f in fields(record)} ^ {f["name"] for f in schema["fields"]}
         if missing:
             raise TypeError(f"{name}: only in the schema or only in the class: {sorted(missing)}")
-        parts, reading, setting = [], [], []
+        parts, setting = [], []
+        reading: dict[str, list[str]] = {}
         for field in fields(record):
             self.names[f"set_{name}_{field.name}"] = getattr(record, field.name).__set__
         for field in schema["fields"]:
             variable = f"f_{field['name']}"
             hint, default = hints[field["name"]], _default(record, field["name"], hints[field["name"]])
             parts += self._parts(field["type"], hint, f"m.{field['name']}", default)
-            reading += self._reading(field["type"], hint, variable, default)
+            reading[field["name"]] = self._reading(field["type"], hint, variable, default)
             setting.append(f"set_{name}_{field['name']}(m, {variable})")
         self._define(f"write_{name}(m)", [f"return join(({', '.join(parts)},))"])
         self.names[f"new_{name}"], self.names[name] = record.__new__, record
-        self._define(f"read_{name}(raw, p)", [*reading, f"m = new_{name}({name})", *setting, "return m, p"])
+        lines = self._in_order(reading, self._varying.get(record, ()))
+        self._define(f"read_{name}(raw, p)", [*lines, f"m = new_{name}({name})", *setting, "return m, p"])
         return name
+
+    def _in_order(self, reading: Mapping[str, list[str]], varying: Collection[str]) -> list[str]:
+        """The fields one after the other; those between varying ones are skipped when they are as last time."""
+        lines: list[str] = []
+        for differs, names in groupby(reading, lambda name: not varying or name in varying):
+            run = list(names)
+            own = [line for name in run for line in reading[name]]
+            lines += own if differs else self._as_last_time([f"f_{name}" for name in run], own)
+        return lines
+
+    def _as_last_time(self, variables: list[str], reading: list[str]) -> list[str]:
+        last = self._named("LAST", [((), *[None] * len(variables))])  # no bytes start with one of no texts
+        keeping = f"if p <= len(raw): {last}[0] = (raw[start:p], {', '.join(variables)})"  # not of a cut off one
+        return [
+            f"run, {', '.join(variables)} = {last}[0]",
+            "if raw.startswith(run, p): p += len(run)",
+            *_block("else:", ["start = p", *reading, keeping]),
+        ]
 
     def _define(self, head: str, body: list[str]) -> None:
         self.lines += [f"def {head}:", *(f" {line}" for line in body)]

@@ -74,6 +74,21 @@ def test_a_record_cut_off_anywhere_is_refused(message: type) -> None:
         assert refusal.value.reason == "undecodable"
 
 
+@settings(max_examples=60)
+@given(st.lists(messages_of(Delivery), min_size=2, max_size=4), st.data())
+def test_a_record_is_read_as_it_is_whatever_was_read_before_it(made: list[Delivery], data: st.DataObject) -> None:
+    """The reader compares a delivery with the one before: alike in some fields, alike in all, or that one cut off."""
+    names = [field.name for field in fields(Delivery)]
+    before = made[0]
+    for following in made[1:]:
+        copied = data.draw(st.sets(st.sampled_from(names)))
+        delivery = replace(following, **{name: getattr(before, name) for name in copied})
+        raw = codec.encode(delivery)
+        read_or_refused(raw[: data.draw(st.integers(0, len(raw) - 1))], Delivery)
+        assert codec.decode(raw, Delivery) == delivery
+        before = delivery
+
+
 @pytest.mark.parametrize("message", CLASSES)
 @pytest.mark.parametrize("extra", [b"\0", b"\2", b"abc"])
 def test_bytes_behind_the_record_are_refused(message: type, extra: bytes) -> None:

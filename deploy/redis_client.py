@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,9 +31,16 @@ def connect(url: str, epoch: Epoch) -> Redis:
     """
 
     async def note_server(connection: AbstractConnection) -> None:
-        await connection.on_connect()
-        await connection.send_command("INFO", "server")
-        epoch.run_id = run_id(await connection.read_response())
+        # With a time-out of its own the connection would send through asyncio.wait_for, which on Python 3.11 swallows
+        # a cancel that comes meanwhile: a process told to stop in its first second would go on.
+        connection.socket_timeout = None
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await connection.on_connect()
+                await connection.send_command("INFO", "server")
+                epoch.run_id = run_id(await connection.read_response())
+        finally:
+            connection.socket_timeout = ANSWER_S
 
     pool = BlockingConnectionPool.from_url(
         url,

@@ -246,3 +246,21 @@ class TestServerOfItsOwn:
             with pytest.raises(StoreDown, match="OOM"):
                 await trip.execute()
         assert await replies(trips, ("GET", "k")) == [None]
+
+
+async def test_a_process_told_to_stop_at_any_moment_of_its_first_round_trip_stops(redis_url: str) -> None:
+    def ask(trip: Trip) -> None:
+        trip.execute_command("PING")
+
+    for turns in range(400):
+        client = redis_client.connect(redis_url, Epoch())
+        task = asyncio.ensure_future(asked(RedisTrips(client, "test"), ask))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_over = task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.aclose()
+        if is_over:
+            return
+        assert task.cancelled(), f"told to stop after {turns} turns of the loop, it went on"

@@ -32,6 +32,20 @@ async def test_a_full_queue_delays_and_drops_nothing(kafka_bootstrap: str, topic
     await publisher.close()
 
 
+async def test_a_trickle_of_records_is_acknowledged_as_it_comes(kafka_bootstrap: str, topic: str) -> None:
+    """K29: a client that waits for more to come would hold each of them up."""
+    publisher = KafkaPublisher({"bootstrap.servers": kafka_bootstrap})
+    await publisher.publish([Outgoing(topic, b"k", b"connected")])
+    loop, waited_s = asyncio.get_running_loop(), []
+    for _ in range(7):
+        await asyncio.sleep(0.5)
+        asked_s = loop.time()
+        await publisher.publish([Outgoing(topic, b"k", b"v")])
+        waited_s.append(loop.time() - asked_s)
+    assert sorted(waited_s)[3] < 0.1, "half of them took longer than all may"
+    await publisher.close()
+
+
 async def test_a_log_that_does_not_answer_is_an_error_and_never_silence() -> None:
     """K28: the call ends soon after the delivery time-out, and says so."""
     publisher = KafkaPublisher(NOBODY, PublisherOptions(delivery_timeout_s=0.5))

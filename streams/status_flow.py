@@ -24,12 +24,13 @@ from streams.status_table import Merged, StatusTable
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """slice_bytes: how much of a batch is merged in one go, about 2,000 events, so that heartbeats and reads stay
-    quick. fence_s: a merge older than this is not written any more, as another process may own the partition; it
-    must be below the group's session time-out.
+    """slice_bytes: how much of a batch is merged together, about 10,000 events: what happens to one delivery in a
+    slice is published and written once, and the next slice is merged while one is being written. fence_s: a merge
+    older than this is not written any more, as another process may own the partition; it must be below the group's
+    session time-out.
     """
 
-    slice_bytes: int = 131_072
+    slice_bytes: int = 786_432
     fence_s: float = 15.0
 
 
@@ -80,7 +81,7 @@ class StatusFlow:
             for part in self._slices(records):
                 merged_at = self._clock.steady_s()
                 self._check_sequence(part)
-                merged = self._table.merge(part, self._load)
+                merged = await self._merged(part)
                 self._pending.update(merged.written)
                 if writing is not None:
                     await writing
@@ -89,6 +90,16 @@ class StatusFlow:
         finally:
             if writing is not None:
                 await writing
+
+    async def _merged(self, records: Sequence[Record]) -> Merged:
+        steps = self._table.merge(records, self._load)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                merged: Merged = end.value
+                return merged
+            await asyncio.sleep(0)
 
     async def assigned(self, positions: Mapping[int, int]) -> None:
         """These partitions, and only these, are ours and restored; each is read from this offset on."""

@@ -86,6 +86,25 @@ async def test_a_row_merged_in_the_slice_before_is_seen_before_it_is_written(tmp
     assert (await road.counts())["default/spring:0"].outcomes == {"sent": 5}
 
 
+async def test_what_happens_to_a_delivery_in_one_batch_is_told_and_written_once(road: StatusRoad) -> None:
+    slots = range(100)
+    await road.write(batch(*(planned("email", slot=n) for n in slots)), batch(*(event(E.SENT, slot=n) for n in slots)))
+    await road.write(*(batch(event(E.DELIVERED, slot=n)) for n in slots))
+    await road.read()
+    assert [state.state for state in road.public()] == ["delivered"] * len(slots)
+    assert len(road.log.records(TOPICS.status_changelog)) == 1
+
+
+async def test_a_big_batch_leaves_heartbeats_and_reads_their_turn(road: StatusRoad) -> None:
+    pages = range(40)
+    for page in pages:
+        plans = (planned("email", slot=n, user_id=f"user-{n}") for n in range(200))
+        await road.write(batch(*plans, row=f"c.spring.{page}"))
+    events = len(pages) * 200
+    turns = len(list(road.table.merge(road.records(), lambda partition, key: None)))
+    assert turns > events / status_table.STEP_EVENTS, "once for reading events, once for packing rows"
+
+
 async def test_a_new_owner_publishes_the_counts_it_found_even_when_nothing_more_happens(road: StatusRoad) -> None:
     await road.write(batch(planned("email"), event(E.SENT)))
     await road.read()

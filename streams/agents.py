@@ -41,6 +41,8 @@ RETRY_MOST_S = 5.0
 STOP_WITHIN_S = 15.0
 FAILED_STOP_WITHIN_S = 2.0
 """After a failure Faust would wait for records that nobody will ever acknowledge."""
+SAID_AGAIN_AFTER_S = 10.0
+CHATTY = ("aiokafka.client", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
 BLOCK_CACHE_BYTES = 16 << 20
 WRITE_BUFFER_BYTES = 8 << 20
 WRITE_BUFFERS = 2
@@ -363,6 +365,25 @@ def _credentials(kafka: Mapping[str, str]) -> Any:
 
 
 def _quiet() -> None:
-    """Faust tells of every step; only what needs a person is kept."""
+    """Faust tells of every step; only what needs a person is kept, and of what its client repeats only a part."""
     for name in ("faust", "mode", "aiokafka", faust_patches.__name__):
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in CHATTY:
+        chatty = logging.getLogger(name)
+        if not any(isinstance(one, Seldom) for one in chatty.filters):
+            chatty.addFilter(Seldom())
+
+
+class Seldom(logging.Filter):
+    """Lets the same complaint through once in ten seconds: without a broker the client makes a hundred a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = str(record.msg)
+        if record.created - self._said_at.get(text, 0.0) < SAID_AGAIN_AFTER_S:
+            return False
+        self._said_at[text] = record.created
+        return True

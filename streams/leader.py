@@ -179,6 +179,8 @@ def _instance(value: bytes | None) -> str:
 
 def _settings(kafka: Mapping[str, str], group: str, options: LeaderOptions) -> dict[str, Any]:
     return {
+        # librdkafka would write a line for every attempt to connect; what matters comes as an error.
+        "log_level": 2,
         **kafka,
         "group.id": group,
         "partition.assignment.strategy": "range",

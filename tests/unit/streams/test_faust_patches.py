@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -214,6 +215,21 @@ def test_nothing_in_the_environment_changes_how_an_application_is_set(
     assert conf.processing_guarantee.value == "at_least_once"
     assert (conf.stream_wait_empty, conf.consumer_auto_offset_reset) == (True, "earliest")
     assert conf.broker_commit_interval == agents.FaustOptions({}, tmp_path).commit_every_s
+
+
+def test_a_client_that_repeats_itself_a_hundred_times_a_second_is_heard_once_in_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_app(tmp_path)
+    make_app(tmp_path / "again")
+    client = logging.getLogger("aiokafka.client")
+    for number in range(100):
+        client.error("Unable connect to node with id %s: %s", number, "refused")
+    client.error("Topic %s is not available", "pages")
+    assert [record.getMessage() for record in caplog.records] == [
+        "Unable connect to node with id 0: refused",
+        "Topic pages is not available",
+    ]
 
 
 async def test_an_empty_fetch_does_not_hold_up_a_restore_for_a_second_and_a_half(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_~-]*", re.ASCII)
 _BASE32 = re.compile(r"[a-z2-7]{1,1000}", re.ASCII)
 _BASE32_DIGITS = bytes.maketrans(b"abcdefghijklmnopqrstuvwxyz234567", b"0123456789abcdefghijklmnopqrstuv")
 _SINGLE_ROW = re.compile(r"n\.[0-9a-f]{8}\.[0-9]{1,9}\.[0-9]{1,18}", re.ASCII)
+_CAMPAIGN_ROW = re.compile(r"c\.(?:[A-Za-z0-9_~-]|%[0-9A-F]{2}){1,2000}\.(?:0|[1-9][0-9]{0,8})")
 
 
 class Address(NamedTuple):
@@ -94,6 +95,11 @@ def recipient_address(campaign_id: str, page: int, position: int) -> Address:
 def is_single_row(row: str) -> bool:
     """Whether it is well formed as the row of a single."""
     return _SINGLE_ROW.fullmatch(row) is not None
+
+
+def is_row(row: str) -> bool:
+    """Whether it is well formed, as the row of a single or of a campaign's page."""
+    return is_single_row(row) or _CAMPAIGN_ROW.fullmatch(row) is not None
 
 
 def is_campaign_row(row: str) -> bool:

@@ -30,6 +30,8 @@ Park = Callable[[Record, str, str], Outgoing]
 """(record, error class, text) -> the dead letter that keeps it byte for byte."""
 TICK_ROW = "tick"
 """Row of a tick record: its one event's at_ms is the time by which old rows of the partition are to be deleted."""
+TICK_AHEAD_MS = 86_400_000
+"""A tick's time may be so far ahead of its record's."""
 POSITION_BITS = 8
 PLANNED_ONLY = "accepted"
 STEP_EVENTS = 1_000
@@ -286,7 +288,7 @@ class _Batch:
         try:
             batch = codec.decode(record.value, StatusBatch)
             if batch.row == TICK_ROW:
-                self._ticks[record.partition] = max(event.at_ms for event in batch.events)
+                self._ticks[record.partition] = _time_of_tick(record, batch)
                 return []
             work = self._work(record, batch)
         except Poison as error:
@@ -333,9 +335,16 @@ def _add_all(work: _Work, events: Sequence[StatusEvent], version: int) -> list[P
     return bad
 
 
+def _time_of_tick(record: Record, batch: StatusBatch) -> int:
+    """Raises Poison for none, or one so far ahead that rows would be deleted that are still young."""
+    at_ms = max((event.at_ms for event in batch.events), default=-1)
+    if not 0 <= at_ms <= record.timestamp_ms + TICK_AHEAD_MS:
+        raise Poison(ParkReason.BAD_REQUEST, f"a tick at {at_ms}, written at {record.timestamp_ms}")
+    return at_ms
+
+
 def _check_key(key: bytes, batch: StatusBatch) -> None:
-    kind, *parts = batch.row.split(".")
-    if len(parts) != {"n": 3, "c": 2}.get(kind) or not parts[-1].isdecimal():
+    if not keys.is_row(batch.row):
         raise Poison(ParkReason.BAD_REQUEST, f"no status row is called {batch.row[:100]!r}")
     if key != keys.row_key(batch.tenant, batch.row).encode():
         raise Poison(ParkReason.BAD_REQUEST, "a status batch lies under the key of another row")

@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from schemas import codec, keys, slots
-from schemas.messages import EventKind, StatusBatch
+from schemas.errors import Refused
+from schemas.messages import EventKind, StatusBatch, StatusEvent
 from schemas.reasons import Reason
 from schemas.records import Outgoing
 from schemas.rows import Row
@@ -106,6 +109,11 @@ async def test_garbage_among_good_records_is_parked_byte_for_byte_and_the_good_o
     [
         pytest.param(batch(event(E.SENT), row="x.1"), id="no such kind of row"),
         pytest.param(batch(event(E.SENT), row="c.spring"), id="a row without its page"),
+        pytest.param(batch(planned("email"), row="c.spring." + "1" * 5_000), id="a page of thousands of digits"),
+        pytest.param(batch(planned("email"), row="c.spring.٣"), id="a page in other digits"),
+        pytest.param(batch(planned("email"), row="c.sp/ring.1"), id="a campaign that would be two parts of a key"),
+        pytest.param(batch(planned("email"), event(E.SENT), row="n.spring.x.2"), id="a single's row of no entry topic"),
+        pytest.param(batch(event(E.SENT), row=""), id="no row at all"),
         pytest.param(batch(event(E.SENT, slot=250)), id="a slot no row has"),
         pytest.param(batch(event(E.SENT, "fax")), id="a channel nobody has"),
     ],
@@ -137,6 +145,58 @@ async def test_a_tick_is_no_row_and_no_dead_letter(road: StatusRoad) -> None:
     await road.read()
     assert road.flow.ticks == {0: START_MS}
     assert road.log.records(TOPICS.internal_dlq) == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((), id="none"),
+        pytest.param((event(E.EXPIRED, at_ms=2**62),), id="in millions of years"),
+        pytest.param((event(E.EXPIRED, at_ms=START_MS + 2 * 86_400_000),), id="in two days"),
+        pytest.param((event(E.EXPIRED, at_ms=-(2**62)),), id="before all time"),
+    ],
+)
+async def test_a_tick_without_a_time_to_trust_is_parked_and_deletes_nothing(
+    road: StatusRoad, events: tuple[StatusEvent, ...]
+) -> None:
+    await road.write(StatusBatch("", status_table.TICK_ROW, events), batch(planned("email")))
+    await road.read()
+    assert road.flow.ticks == {}
+    assert len(road.log.records(TOPICS.internal_dlq)) == 1
+    assert road.seen().user_id == "42", "what came after it was merged"
+
+
+wild = st.integers(-(2**63), 2**63 - 1)
+words = st.text(max_size=12) | st.sampled_from(("email", "push/00c0ffee", "#0", "a" * 5_000))
+rows = st.sampled_from((PAGE, SINGLE, "tick", "c.%FF.0")) | st.builds("c.{}.{}".format, words, wild) | st.text()
+wild_events = st.builds(
+    StatusEvent,
+    wild,
+    st.sampled_from(E),
+    wild,
+    words,
+    **dict.fromkeys(("index", "generation", "hop", "call", "until_ms", "source_offset", "accepted_at_ms"), wild),
+    **dict.fromkeys(("reason", "detail", "provider", "provider_id", "next", "user_id", "template"), words),
+    plan=st.lists(words, max_size=3).map(tuple),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.builds(StatusBatch, st.text(max_size=5), rows, st.tuples(wild_events)), max_size=6))
+async def test_no_record_that_can_be_decoded_ends_the_process(road: StatusRoad, batches: list[StatusBatch]) -> None:
+    known = len(road.records())
+    await road.write(*(one for one in batches if is_text(one)))
+    await road.read(road.records()[known:])
+    await road.counts()
+
+
+def is_text(message: StatusBatch) -> bool:
+    """Lone surrogates have no bytes, so no record holds one."""
+    try:
+        codec.encode(message)
+    except Refused:
+        return False
+    return True
 
 
 async def test_a_campaign_named_with_separators_is_counted_under_its_own_name(road: StatusRoad) -> None:

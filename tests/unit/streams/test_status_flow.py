@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ from tests.doubles.status_road import TOPICS, StatusRoad, batch
 
 E = EventKind
 DAY_MS = 86_400_000
+WRITTEN = (frozenset[str](), frozenset({TOPICS.state}), frozenset({TOPICS.status_changelog}))
+"""What the log takes badly: everything, the public states only, the rows only."""
 
 
 @pytest.fixture
@@ -37,6 +39,7 @@ async def road(tmp_path: Path) -> StatusRoad:
     events=st.lists(st.tuples(st.integers(0, 3), of_slot()), min_size=1, max_size=12),
     cut=st.integers(1, 12),
     acks_lost=st.booleans(),
+    only=st.sampled_from(WRITTEN),
     slice_bytes=st.sampled_from((1, 10_000)),
 )
 async def test_a_process_killed_anywhere_leaves_the_next_one_with_exact_counts(
@@ -44,6 +47,7 @@ async def test_a_process_killed_anywhere_leaves_the_next_one_with_exact_counts(
     events: list[tuple[int, StatusEvent]],
     cut: int,
     acks_lost: bool,
+    only: frozenset[str],
     slice_bytes: int,
 ) -> None:
     whole, torn = (StatusRoad(tmp_path_factory.mktemp("road"), slice_bytes=slice_bytes) for _ in range(2))
@@ -51,8 +55,8 @@ async def test_a_process_killed_anywhere_leaves_the_next_one_with_exact_counts(
         await road.write(*(batch(news, row=f"c.spring.{page}") for page, news in events))
         await road.restart()
     await whole.read()
-    torn.log.lose_ack = acks_lost
-    with pytest.raises(Transient) if acks_lost else nullcontext():
+    torn.log.lose_ack, torn.log.only = acks_lost, only
+    with suppress(Transient):
         await torn.read(torn.records()[:cut])
     torn.log.lose_ack = False
     await torn.restart()
@@ -67,12 +71,24 @@ async def test_a_process_killed_anywhere_leaves_the_next_one_with_exact_counts(
     assert told == expected
 
 
-async def test_nothing_is_on_disk_that_the_changelog_does_not_have(road: StatusRoad) -> None:
-    await road.write(batch(planned("email")))
-    road.log.fail = True
+@pytest.mark.parametrize("only", [WRITTEN[0], WRITTEN[2]], ids=["whole log away", "changelog refused"])
+async def test_nothing_is_on_disk_that_the_changelog_does_not_have(road: StatusRoad, only: frozenset[str]) -> None:
+    await road.write(batch(planned("email"), event(E.SENT)))
+    road.log.fail, road.log.only = True, only
     with pytest.raises(Transient):
         await road.read()
     assert road.row() is None
+
+
+async def test_what_the_public_could_not_be_told_is_told_by_the_next_process(road: StatusRoad) -> None:
+    await road.write(batch(planned("email"), event(E.SENT)))
+    road.log.fail, road.log.only = True, frozenset({TOPICS.state})
+    with pytest.raises(Transient):
+        await road.read()
+    road.log.fail = False
+    await road.restart()
+    await road.read()
+    assert [state.state for state in road.public()] == ["sent"]
 
 
 async def test_a_row_merged_in_the_slice_before_is_seen_before_it_is_written(tmp_path: Path) -> None:

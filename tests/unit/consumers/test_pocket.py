@@ -1,0 +1,54 @@
+"""A token is the right to one call for a moment only: a pocket that slept must not spend what is someone else's now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from consumers.limits import LimitOptions, Pocket, Rate
+from schemas.messages import Priority
+from schemas.trips import Script, Trip
+from tests.doubles.manual_clock import ManualClock
+
+
+class Generous:
+    """A bucket that grants whatever is wanted."""
+
+    def begin(self) -> Trip:
+        return _Grant()
+
+
+class _Grant:
+    def __init__(self) -> None:
+        self._wanted = 0
+
+    def execute_command(self, *args: Any) -> None:
+        raise NotImplementedError("a pocket asks by its script alone")
+
+    def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:
+        self._wanted = args[3]
+
+    async def execute(self) -> list[Any]:
+        return [[self._wanted, 0]]
+
+
+async def test_a_token_that_is_too_old_makes_no_call() -> None:
+    clock = ManualClock()
+    pocket = Pocket(Generous(), clock, "gateway", Rate(100, 20), Priority.BULK, "w1", LimitOptions(token_life_s=0.2))
+    fresh, old = await pocket.take(2, wait_s=0)
+    clock.advance(150)
+    assert pocket.spend(fresh)
+    clock.advance(60)
+    assert not pocket.spend(old)
+    await pocket.close()
+
+
+async def test_a_token_that_is_too_old_is_not_handed_out() -> None:
+    clock = ManualClock()
+    pocket = Pocket(Generous(), clock, "gateway", Rate(100, 20), Priority.BULK, "w1", LimitOptions(token_life_s=0.2))
+    old = (await pocket.take(1, wait_s=0))[0]
+    pocket.give_back(old)
+    clock.advance(200)
+    (fresh,) = await pocket.take(1, wait_s=0)
+    assert fresh is not old and pocket.spend(fresh)
+    await pocket.close()

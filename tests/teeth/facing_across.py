@@ -7,6 +7,7 @@ from tests.teeth.patch import Patch
 _ROUTE = "tests/integration/streams/test_route.py::"
 _FAN_OUT = "tests/integration/streams/test_fan_out.py::"
 _DISPATCH = "tests/integration/streams/test_dispatch.py::"
+_FLOW = "tests/unit/streams/test_status_flow.py::"
 _PEOPLE = "tests/integration/people/test_recipients.py::"
 
 PATCHES: tuple[Patch, ...] = (
@@ -62,7 +63,7 @@ PATCHES: tuple[Patch, ...] = (
         old="        return reply is not None and reply == self.run_id",
         new="        return True",
         test="tests/unit/consumers/test_lane_worker.py::test_an_emptied_or_rolled_back_redis_counts_as_away",
-        suffers="Redis is lost at night: everybody who ever opted out is written to before anybody wakes up.",
+        suffers="A replica takes over that had not heard of the last opt-outs, and lanes go on as if nothing were.",
     ),
     Patch(
         name="fills a lane as fast as pages can be read",
@@ -167,6 +168,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="Whoever opts out while their message is being looked at gets it all the same.",
     ),
     Patch(
+        name="trusts an emptied Redis before the opt-outs are back",
+        promise=3,
+        file="streams/rebuild.py",
+        old='            await self._rebuild("all" if stored is None or is_foreign else "recent")',
+        new='            await self._step("finish", self._epoch.run_id, {})',
+        test="tests/integration/people/test_rebuild.py"
+        "::test_an_emptied_redis_gets_opt_outs_suppressions_cancels_and_inbox_back_before_anybody_trusts_it",
+        suffers="Redis is lost at night: everybody who ever opted out is written to before anybody wakes up.",
+    ),
+    Patch(
         name="counts a message put twice as unread twice",
         promise=9,
         file="streams/inbox_put.lua",
@@ -185,5 +196,47 @@ PATCHES: tuple[Patch, ...] = (
         test="tests/integration/people/test_callbacks.py"
         "::test_a_bounce_blocks_the_address_in_redis_before_the_record_is_answered",
         suffers="Dead mailboxes are written to for months, until the provider closes the account.",
+    ),
+    Patch(
+        name="acknowledges a page whose expansion failed",
+        promise=1,
+        file="streams/agents.py",
+        old="            if done.cancelled() or done.exception() is not None:",
+        new="            if done.cancelled():",
+        test="tests/integration/streams/test_page_agent.py"
+        "::test_an_unexpected_error_ends_the_process_and_the_page_is_not_committed",
+        suffers="A slip in one release loses 250 people per page without a word.",
+    ),
+    Patch(
+        name="drops a page that cannot be read",
+        promise=10,
+        file="streams/agents.py",
+        old="            await publisher.publish([park(record, error.reason, error.text)])",
+        new="            error.args = (publisher, park)",
+        test="tests/integration/streams/test_page_agent.py"
+        "::test_garbage_is_parked_byte_for_byte_and_the_pages_around_it_are_fanned_out",
+        suffers="A page of a newer release is thrown away by an older one: 250 people hear nothing.",
+    ),
+    Patch(
+        name="writes rows without awaiting the changelog",
+        promise=6,
+        file="streams/status_flow.py",
+        old="        placed = await self._publisher.publish(outgoing)\n",
+        new="""        from schemas.records import Placed
+
+        asyncio.ensure_future(self._publisher.publish(outgoing))
+        placed = [Placed(partition, 0) for partition, _ in written]
+""",
+        test=_FLOW + "test_nothing_is_on_disk_that_the_changelog_does_not_have",
+        suffers="A process that loses its disk comes back with older rows than it told the world of.",
+    ),
+    Patch(
+        name="writes rows before their news is published",
+        promise=6,
+        file="streams/status_flow.py",
+        old="        await self._publisher.publish(merged.publish)\n",
+        new="        await self.write(merged.written)\n        await self._publisher.publish(merged.publish)\n",
+        test=_FLOW + "test_what_the_public_could_not_be_told_is_told_by_the_next_process",
+        suffers="After a crash a data team's copy misses changes that no later record will ever repeat.",
     ),
 )

@@ -69,6 +69,25 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A campaign is accepted whose last pages were never written: some hundreds of people hear nothing.",
     ),
     Patch(
+        name="confirms a cancel that the log never heard of",
+        promise=3,
+        file="producers/api/cancellation.py",
+        old="    await parts.publisher.publish([Outgoing(parts.topics.control, key, codec.encode(order), headers)])\n",
+        new="    str((key, order, codec, Outgoing))\n",
+        test="tests/integration/producers/test_api.py::test_a_cancel_is_in_the_log_before_it_is_answered",
+        suffers="A reminder that was called off goes out after Redis had to be rebuilt.",
+    ),
+    Patch(
+        name="answers a change of a profile before senders can see it",
+        promise=3,
+        file="producers/api/people.py",
+        old="    await parts.profiles.apply(tenant, user, writes)",
+        new="    parts = writes",
+        test="tests/integration/people/test_users_api.py"
+        "::test_no_profile_write_undoes_an_opt_out_and_the_whole_list_does",
+        suffers="Somebody is told that they have unsubscribed and gets the message that was on its way.",
+    ),
+    Patch(
         name="reads a notification by an id that nobody was given",
         promise=10,
         file="schemas/keys.py",

@@ -38,6 +38,25 @@ LOOP = (
         suffers="After a rolling restart one tier stands still, and nobody sees why.",
     ),
     Patch(
+        name="jumps over records that were deleted unread",
+        promise=1,
+        file="consumers/loop/assignment.py",
+        old="    if place.offset < low and strict_offsets:",
+        new="    if place.offset < 0 and strict_offsets:",
+        test="tests/integration/engine/test_lost_records.py"
+        "::test_records_deleted_unread_stop_the_engine_instead_of_being_jumped_over",
+        suffers="A lane that stood still for longer than its retention goes on as if nothing had been lost.",
+    ),
+    Patch(
+        name="empties a lane into its dead letters without a stop",
+        promise=10,
+        file="consumers/loop/gauges.py",
+        old="        if self._in_a_row >= PARKED_IN_A_ROW or ",
+        new="        if ",
+        test="tests/unit/consumers/loop/test_gauges.py::test_twenty_parked_in_a_row_stop_the_engine",
+        suffers="A release with a broken decoder parks a million good deliveries before anybody looks.",
+    ),
+    Patch(
         name="parks a record because the world around it is unwell",
         promise=1,
         file="consumers/loop/batches.py",
@@ -239,6 +258,15 @@ PACE = (
         suffers="While a campaign runs, a code waits for a token as long as any newsletter.",
     ),
     Patch(
+        name="makes a call with a token that has died",
+        promise=8,
+        file="consumers/limits.py",
+        old="        if self._clock.steady_s() >= token.expires_s:",
+        new="        if self._clock.steady_s() < 0:",
+        test="tests/unit/consumers/test_pocket.py::test_a_token_that_is_too_old_makes_no_call",
+        suffers="Workers that were frozen for a second all call at once when they wake up.",
+    ),
+    Patch(
         name="never opens a breaker",
         promise=8,
         file="consumers/breaker_record.lua",
@@ -285,6 +313,16 @@ CALL = (
         new="            return Outcome(Kind.NOT_PROCESSED, detail=str(error)[:DETAIL_MAX])",
         test="tests/contract/test_http_provider.py::test_a_request_that_left_without_an_answer_may_have_arrived",
         suffers="A repeat after a lost answer is not counted, and a template that wants no repeat gets one.",
+    ),
+    Patch(
+        name="takes a mail for not sent although its last line was",
+        promise=2,
+        file="consumers/providers/smtp_connection.py",
+        old="            if self._ended:\n                raise",
+        new="            if not self._busy:\n                raise",
+        test="tests/contract/test_smtp_provider.py"
+        "::test_silence_after_the_content_is_unknown_and_before_it_was_never_sent",
+        suffers="A slow mail server delivers a letter twice, and nothing says that it could have.",
     ),
     Patch(
         name="writes into the log whom it wrote to",

@@ -6,6 +6,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 ENVIRONMENT := .venv/.follows-the-lock
+# `--name value` for each variable NAME=value of the command line.
+given = $(if $($(shell echo $(1) | tr a-z A-Z)),--$(1) $($(shell echo $(1) | tr a-z A-Z)))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +36,8 @@ test-teeth: $(ENVIRONMENT) ## Break one promise after the other in scratch copie
 soak: $(ENVIRONMENT) ## An hour: two hundred rebalances and half an hour at half load leave nothing behind
 	$(BIN)/python -m pytest -m soak tests/soak
 
-bench: $(ENVIRONMENT) ## Measure: ROWS=sender,accept RUNS=1 SCALE=0.1 PEERS=folder, all optional; needs a quiet machine
-	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) \
-		$(if $(SCALE),--scale $(SCALE)) $(if $(PEERS),--peers $(PEERS))
+bench: $(ENVIRONMENT) ## Measure all figures, or ROWS=sender,accept RUNS=1; needs a quiet machine, an hour for all
+	@$(BIN)/python -m benchmarks $(foreach option,rows runs scale peers campaign cap,$(call given,$(option)))
 
 lint: $(ENVIRONMENT) ## Style, types, import rules
 	$(BIN)/ruff check .

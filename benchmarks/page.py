@@ -17,6 +17,11 @@ HEAD = """\
 Written by `make bench` from `benchmarks/results`; not edited by hand. Kafka, Redis, the providers' stand-ins, the load
 and Tidings share the machine, unless a row says "a core". References ran in turn with Tidings, in the same run.
 Each figure is the median of its runs, with the least and the most in brackets.
+
+`make bench` measures all rows three times; `make bench ROWS=sender,accept RUNS=1` some of them, once. `PEERS=` names a
+folder with other queues' harness, `CAMPAIGN=1000000` makes the large campaigns larger, `CAP=` is the provider's rate in
+the row `cap`, `SCALE=0.02` shows in a minute that all of it runs.
+Rows: {rows}.
 """
 WORDS = {True: "yes", False: "**no**", None: ""}
 
@@ -25,7 +30,7 @@ def page(results: Sequence[Result]) -> str:
     """The whole page."""
     by_case = {result.case: result for result in results}
     found = [by_case[case.name] for case in figures.CASES if case.name in by_case]
-    parts = [HEAD, *_machines(found), _figures(found)]
+    parts = [HEAD.format(rows=", ".join(case.name for case in figures.CASES)), *_machines(found), _figures(found)]
     parts += [_details(result) for result in found]
     missing = [case.name for case in figures.CASES if case.name not in by_case]
     if missing:
@@ -35,11 +40,12 @@ def page(results: Sequence[Result]) -> str:
 
 def table(result: Result) -> Table:
     """For people at a terminal."""
-    shown = Table(title=f"{result.case}: {len(result.runs)} runs", title_justify="left")
-    for name in ("what", "goal", "measured", "references", "met", "what limits it"):
+    shown = Table(title=f"{result.case}: {len(result.runs)} runs", title_justify="left", caption_justify="left")
+    for name in ("what", "goal", "measured", "references", "met"):
         shown.add_column(name)
-    for row in _rows(result):
+    for *row, limit in _rows(result):
         shown.add_row(*(cell.replace("**", "") for cell in row))
+        shown.caption = shown.caption or limit
     return shown
 
 

@@ -18,8 +18,8 @@ from deploy.watch import Health
 from retry_topics.dead_letters import DeadLetters
 from schemas.records import Handler, LogReader, Publisher
 
-FAST_MS, BULK_MS = 1.0, 20.0
-"""Linger of a publisher: for latency, for throughput."""
+FAST_MS, BULK_MS, PAGES_MS = 1.0, 20.0, 50.0
+"""Linger of a publisher: for latency, for throughput, for whole pages (many at a time, none of which is urgent)."""
 GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.2
 """How long an engine gathers answers before it writes them together."""
 GATHER_REPORTS_S = 0.1

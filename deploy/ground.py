@@ -69,7 +69,7 @@ class Ground:
     gap: Gap | None = None
 
     def publisher(self, linger_ms: float) -> KafkaPublisher:
-        """The process's one way into the log. linger_ms: about 1 for latency, 20 for throughput."""
+        """The process's one way into the log. linger_ms: about 1 for latency, 20 and more for throughput."""
         limits = {spec.name: int(spec.config["max.message.bytes"]) for spec in self.topics.specs()}
         made = KafkaPublisher(self.kafka, PublisherOptions(linger_ms=linger_ms, max_bytes=limits), _producer_died)
         self.stack.push_async_callback(made.close)

@@ -1,8 +1,8 @@
 """The door through which records enter the log: acks=all, idempotent, murmur2, one latch per call.
 
 Used by every process that writes (the API, callbacks, the engine, dispatch, fan-out). librdkafka's answers are
-fetched by the event loop itself, every millisecond while somebody waits for one: a thread of its own would have to
-win the interpreter's lock from a busy loop for each single answer, which costs up to 5 ms each time.
+fetched by the event loop itself while somebody waits for one (every millisecond where latency counts): a thread of its
+own would have to win the interpreter's lock from a busy loop for each single answer, which costs up to 5 ms each time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ NOW = 0
 """The client stamps the record."""
 NOWHERE = (-1, -1)
 PUMP_S = 0.001
+PUMPS_A_LINGER = 4
+"""Answers are fetched so many times while a batch fills: more often costs CPU and gains nothing."""
 PUMP_IDLE_S = 0.5
 QUEUE_FULL_PAUSE_S = 0.005
 LATCH_GRACE_S = 10.0
@@ -40,7 +42,7 @@ LATCH_GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PublisherOptions:
-    """linger_ms: about 1 for the API and transactional lanes, 20 for fan-out and bulk. max_bytes: topic -> its
+    """linger_ms: about 1 for the API and transactional lanes, 20 for bulk, 50 for fan-out. max_bytes: topic -> its
     own limit where it differs from max_record_bytes (the dead letter topics take a little more).
     """
 
@@ -68,6 +70,7 @@ class KafkaPublisher:
     ) -> None:
         self._options = options or PublisherOptions()
         self._on_fatal = on_fatal
+        self._pump_s = max(PUMP_S, self._options.linger_ms / 1000 / PUMPS_A_LINGER)
         self._fatal = ""
         self._away = False
         self._waiting = 0
@@ -117,12 +120,12 @@ class KafkaPublisher:
         if self._pumping is not None:
             self._pumping.cancel()
         self._loop = loop
-        self._pumping = loop.call_later(PUMP_S, self._pump)
+        self._pumping = loop.call_later(self._pump_s, self._pump)
 
     def _pump(self) -> None:
         """Serves what librdkafka has to tell; between calls only errors come, which may wait."""
         assert self._loop is not None
-        self._pumping = self._loop.call_later(PUMP_S if self._waiting else PUMP_IDLE_S, self._pump)
+        self._pumping = self._loop.call_later(self._pump_s if self._waiting else PUMP_IDLE_S, self._pump)
         self._producer.poll(0)
 
     async def _produce_all(self, outgoing: Sequence[Outgoing], latch: _Latch) -> None:

@@ -7,7 +7,7 @@ import os
 
 from deploy import ground as grounds
 from deploy import serving
-from deploy.engines import BULK_MS, telling
+from deploy.engines import BULK_MS, PAGES_MS, telling
 from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.settings import Settings
@@ -24,7 +24,7 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
     async with grounds.watched(settings, gap) as ground:
         ground.needs_redis()
         ground.needs_log(ground.log_reader())
-        publisher = ground.publisher(BULK_MS)
+        publisher = ground.publisher(PAGES_MS)
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
         expander = FanOut(
             ground.policies,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import secrets
@@ -111,7 +112,7 @@ class World:
         """POST of a campaign as a stream of lines, accepted; its id."""
         lines = b"".join(json.dumps(line).encode() + b"\n" for line in recipients)
         definition = {"campaign_id": self.name(template), "template": template, **wish}
-        await self.must("POST", "/v1/campaigns", body=lambda: upload(definition, lines))
+        await self.must("POST", "/v1/campaigns", body=lambda: upload(definition, io.BytesIO(lines)))
         return str(definition["campaign_id"])
 
     async def told(self, campaign_id: str) -> dict[str, Any]:
@@ -246,7 +247,7 @@ def _is_answer(seen: Answer | str) -> bool:
 
 
 def upload(definition: Mapping[str, Any], lines: Any) -> aiohttp.MultipartWriter:
-    """The two parts of a campaign. lines: bytes, or an asynchronous iterator of them."""
+    """The two parts of a campaign. lines: bytes, a stream, or an asynchronous iterator of them."""
     parts = aiohttp.MultipartWriter("form-data")
     parts.append_json(dict(definition)).set_content_disposition("form-data", name="campaign")
     audience = parts.append(lines, {"Content-Type": "application/x-ndjson"})

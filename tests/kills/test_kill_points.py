@@ -86,18 +86,19 @@ async def test_a_request_in_the_log_whose_key_was_never_answered_stays_one_notif
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gap", ["before_publish", "after_publish", "before_commit"])
+@pytest.mark.parametrize(("gap", "deaths"), [("before_publish", 2), ("after_publish", 5), ("before_commit", 5)])
 async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_of_calls(
-    world: World, traps: Traps, gap: str
+    world: World, traps: Traps, gap: str, deaths: int
 ) -> None:
-    """K47: five deaths between writing a record back to its lane and committing that."""
-    traps.set(FORWARD, Trap(gap))
+    """K47: deaths between writing a record back to its lane and committing that.
+
+    Before the writing only two in a row: at the third start without progress a record is suspected and parked.
+    """
     flow = Flow(world)
     await flow.begin(errors={"500": 1.0})
-    for _ in range(4):
-        await until_sprung(world, traps, FORWARD)
+    for _ in range(deaths):
         traps.set(FORWARD, Trap(gap))
-    await until_sprung(world, traps, FORWARD)
+        await until_sprung(world, traps, FORWARD)
     await world.all_is_well()
     ended = await flow.ended()
     assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
@@ -106,12 +107,11 @@ async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_o
 @pytest.mark.long
 async def test_recipients_that_were_ended_by_a_leader_who_died_are_ended_once(world: World, traps: Traps) -> None:
     users = [world.name(f"reader{number}") for number in range(300)]
-    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3_600))
-    campaign = await world.campaign("news", people.readers(users), send_at=later)
+    order = CampaignControl(people.TENANT, world.name("news"), CampaignOrder.CANCELLED, 0, int(time.time() * 1_000))
+    key = keys.cancel_key(people.TENANT, world.name("news")).encode()
     traps.set(DISPATCH, Trap("after_ends"))
-    order = CampaignControl(people.TENANT, campaign, CampaignOrder.CANCELLED, 0, int(time.time() * 1_000))
-    key = keys.cancel_key(people.TENANT, campaign).encode()
     await world.write(world.topics.campaign_control, ToWrite(codec.encode(order), key))
+    campaign = await world.campaign("news", people.readers(users))
     await until_sprung(world, traps, DISPATCH)
     told = await world.until_told(campaign, lambda seen: sum(seen["outcomes"].values()) >= 300, "has ended")
     assert (told["status"], told["outcomes"]) == ("cancelled", {"cancelled": 300})

@@ -43,7 +43,8 @@ def broker(tmp_path: Path) -> Iterator[OwnBroker]:
 async def own_bench(broker: OwnBroker, redis_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
     topics = Topics("own.")
     wanted = [NewTopic(spec.name, 2, 1, config=dict(spec.config)) for spec in specs(topics)]
-    for made in AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics(wanted).values():
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # lives until all are made
+    for made in admin.create_topics(wanted).values():
         made.result(20)
     async with opened(broker.bootstrap, redis_url, topics, 2, tmp_path / "tables") as bench:
         yield bench

@@ -75,7 +75,7 @@ async def test_reports_that_race_with_each_other_and_with_our_own_mark_leave_eve
     await world.faults(PUSH, silent=1, answer_ms=400)
     await world.new_ledger()
     users = [world.name(f"reader{number}") for number in range(size)]
-    campaign = await world.campaign("news", people.readers(users), pace_per_s=150)
+    campaign = await world.campaign("news", people.readers(users), pace_per_s=100)
 
     async def report_new() -> int:
         for reference in await _references(world) - seen:

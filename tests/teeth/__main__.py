@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -81,21 +82,44 @@ def _chosen(only: Sequence[str]) -> list[Patch]:
 
 
 def _tried(chosen: Sequence[Patch], tree: Path, servers: Mapping[str, str]) -> Iterator[Bite]:
-    """First all the tests without any patch, then each with its own."""
-    tests = list(dict.fromkeys(patch.test for patch in chosen))
+    """Each patch with its test. Tests that need no server run beside those that share one."""
+    halves = [[patch for patch in chosen if patch.needs_servers is needed] for needed in (False, True)]
+    pools = [ThreadPoolExecutor(1) for _ in halves]
+    try:
+        before = [pool.submit(_unbroken, half, tree, servers) for pool, half in zip(pools, halves, strict=True)]
+        bites = [
+            pools[patch.needs_servers].submit(_bite, patch, tree, servers, before[patch.needs_servers])
+            for patch in chosen
+        ]
+        yield from (bite.result() for bite in bites)
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
+def _unbroken(patches: Sequence[Patch], tree: Path, servers: Mapping[str, str]) -> Mapping[str, Ending]:
+    """How these tests end without any patch: green, or they can say nothing."""
+    tests = list(dict.fromkeys(patch.test for patch in patches))
+    if not tests:
+        return {}
     out.print(f"{len(tests)} tests in the tree as it is ...")
-    whole = trial.run(tree, tests, servers, trial.LONGEST_S * 2)
-    if not_green := [test for test, ending in whole.endings.items() if ending is not Ending.GREEN]:
-        out.print(whole.output, "not green without any patch:", *not_green, sep="\n", markup=False, soft_wrap=True)
-    for patch in chosen:
-        bite = _bite(patch, tree, servers, whole.endings[patch.test])
-        out.print(f"{bite.result.value:18} {bite.seconds:5.1f} s  {patch.name}", markup=False, soft_wrap=True)
-        yield bite
+    with scratch.copy_of(tree) as whole:
+        tried = trial.run(whole, tests, servers, trial.LONGEST_S * 2)
+    if not_green := [test for test, ending in tried.endings.items() if ending is not Ending.GREEN]:
+        out.print(tried.output, "not green without any patch:", *not_green, sep="\n", markup=False, soft_wrap=True)
+    return tried.endings
 
 
-def _bite(patch: Patch, tree: Path, servers: Mapping[str, str], before: Ending) -> Bite:
-    if before is not Ending.GREEN:
-        return Bite(patch, Result.NOT_GREEN)
+def _bite(patch: Patch, tree: Path, servers: Mapping[str, str], before: Future[Mapping[str, Ending]]) -> Bite:
+    bite = (
+        _broken(patch, tree, servers) if before.result()[patch.test] is Ending.GREEN else Bite(patch, Result.NOT_GREEN)
+    )
+    out.print(f"{bite.result.value:18} {bite.seconds:5.1f} s  {patch.name}", markup=False, soft_wrap=True)
+    return bite
+
+
+def _broken(patch: Patch, tree: Path, servers: Mapping[str, str]) -> Bite:
+    """The patch in a copy of its own."""
     with scratch.copy_of(tree) as broken:
         try:
             patch.apply(broken)

@@ -26,6 +26,11 @@ class Patch:
     test: str
     suffers: str
 
+    @property
+    def needs_servers(self) -> bool:
+        """Whether its test may use the Kafka and the Redis of the run."""
+        return not self.test.startswith("tests/unit/")
+
     def broken(self, tree: Path) -> str:
         """The whole file with the patch in it. Raises NoLongerApplies."""
         path = tree / self.file

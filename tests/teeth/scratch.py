@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import shutil
@@ -22,10 +23,14 @@ _PROOF = 73
 
 @contextlib.contextmanager
 def first_copy() -> Iterator[Path]:
-    """The checkout as it is now, copied once: whatever is edited meanwhile changes nothing of the run."""
+    """The checkout as it is now, copied once: whatever is edited meanwhile changes nothing of the run.
+
+    Compiled once too, so that its copies need not be.
+    """
     with tempfile.TemporaryDirectory(prefix="tidings-teeth-") as folder:
         copied = Path(folder) / "whole"
         shutil.copytree(ROOT, copied, ignore=_LEFT_OUT)
+        compileall.compile_dir(copied, quiet=2)
         yield copied
 
 

@@ -51,10 +51,12 @@ async def test_unreadable_records_are_parked_as_they_are_and_the_topic_moves_on(
 
 
 async def test_what_is_cut_off_too_long_or_nearly_too_large_is_parked_and_its_whole_twin_is_sent(world: World) -> None:
+    """K45: also what was written without the five bytes in front that name its schema."""
     event_id, user = world.name("whole"), world.name("ann")
     to = messages.Contact(devices=(messages.Device(people.DEVICE, f"token-{user}", "ios"),))
     whole = codec.encode(messages.NotificationRequested("", event_id, user, "alert", '{"text": "x"}', to=to))
-    poison = [whole[:-1], whole[:40], whole + b"xyz", b"\0" * (MAX_MESSAGE_BYTES - 200)]
+    unframed = whole[codec.PREFIX_BYTES :]
+    poison = [whole[:-1], whole[:40], whole + b"xyz", unframed, b"\0" * (MAX_MESSAGE_BYTES - 200)]
     entry = world.topics.requests(people.TENANT)
     key = user.encode()
     await world.write(entry, *(ToWrite(value, key) for value in (*poison, whole)))

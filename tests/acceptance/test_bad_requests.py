@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from typing import Any
 
@@ -43,6 +45,32 @@ async def test_a_request_is_refused_naming_what_is_wrong(world: World, what: str
     assert answer.status in (status, 422) and 400 <= answer.status < 500, answer
     assert answer.headers["Content-Type"].startswith("application/problem+json")
     assert answer.body["detail"] and answer.body.get("field", "").startswith(field), answer.body
+
+
+async def test_one_request_of_two_megabytes_is_refused_and_takes_none_of_those_beside_it_along(world: World) -> None:
+    """K40."""
+    users = [world.name(f"small{number}") for number in range(999)]
+    large = _changed(params={"text": "x" * 2_000_000})
+    at_once = asyncio.Semaphore(20)
+
+    async def refused() -> int:
+        headers = {"Idempotency-Key": world.name("large"), "Content-Type": "application/json"}
+        return (await world.ask("POST", "/v1/notifications", data=io.BytesIO(large), headers=headers)).status
+
+    async def accepted(user: str) -> None:
+        async with at_once:
+            await world.notify(user, "alert", key=user, params={"text": "x"}, to=people.to_device(user))
+
+    half = len(users) // 2
+    before = [asyncio.create_task(accepted(user)) for user in users[:half]]
+    status = asyncio.create_task(refused())
+    await asyncio.gather(*before, *map(accepted, users[half:]))
+    assert await status == 413
+
+    async def sends() -> set[tuple[int, int]]:
+        return set((await world.calls(PUSH, map(people.push_key, users))).values())
+
+    await world.until(sends, lambda seen: seen == {(1, 1)}, "all others are sent")
 
 
 async def test_a_key_is_needed_and_belongs_to_one_body(world: World) -> None:

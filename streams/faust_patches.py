@@ -7,8 +7,11 @@
 5. `Consumer._wait_for_ack` swallows its cancellation: a process that failed waits for ever, and nobody restarts it.
 6. A member whose fixed name was taken by another takes it back: both do so for ever, and neither reads anything.
 7. What a fetch brought and a rebalance kept from being handed out counts as done: the commit goes past it.
+8. After a restore reading begins before the seek to where it should: records come twice, or seem to have holes.
+9. Where nothing was committed yet, that seek moves nothing: what was fetched before it, and dropped as reading was
+   not allowed yet, is read by nobody.
 And one that makes restoring slow:
-8. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
+10. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -25,6 +28,7 @@ import faust
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaError
 from faust.exceptions import ProducerSendError
+from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer
 from faust.transport.producer import ProducerBuffer
@@ -47,6 +51,8 @@ UNPATCHED = {
     "ack": Consumer.ack,
     "wait_for_ack": Consumer._wait_for_ack,
     "add_gap": Consumer._add_gap,
+    "on_recovery_completed": Recovery.on_recovery_completed,
+    "seek_to_committed": AIOKafkaConsumerThread.seek_to_committed,
     "heartbeat": GroupCoordinator._do_heartbeat,
     "worker_consumer": AIOKafkaConsumerThread._create_worker_consumer,
 }
@@ -62,6 +68,8 @@ def apply() -> None:
     Consumer.ack = ack
     Consumer._wait_for_ack = wait_for_ack
     Consumer._add_gap = add_gap
+    Recovery.on_recovery_completed = on_recovery_completed
+    AIOKafkaConsumerThread.seek_to_committed = seek_to_committed
     GroupCoordinator._do_heartbeat = heartbeat
     AIOKafkaConsumerThread._create_worker_consumer = worker_consumer
 
@@ -167,6 +175,42 @@ def _is_unknown(coordinator: Any) -> bool:
 async def add_gap(self: Any, tp: Any, offset_from: int, offset_to: int) -> None:
     """Ends the process: what we read has no holes, so records were lost on the way. Its next start reads them."""
     raise Transient(f"{tp.topic}/{tp.partition} went from {offset_from} to {offset_to}")
+
+
+async def on_recovery_completed(self: Any, generation_id: int = 0) -> None:
+    """As the original, which lets partitions be read and then seeks."""
+    app, consumer = self.app, self.app.consumer
+    await app.on_rebalance_complete.send()
+    self._set_recovery_ended()
+    tables = [
+        table.on_recovery_completed(self.actives_for_table[table], self.standbys_for_table[table])
+        for table in self.tables.values()
+    ]
+    await asyncio.gather(*tables)
+    assigned = consumer.assignment()
+    if app.consumer_generation_id != generation_id:
+        return
+    if assigned:
+        await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)
+    consumer.resume_partitions({place for place in assigned if not self._is_changelog_tp(place)})
+    self.completed.set()
+    app.flow_control.resume()
+    consumer.resume_flow()
+    await app._fetcher.maybe_start()
+    self.tables.on_actives_ready()
+    if not app.assignor.assigned_standbys():
+        self.tables.on_standbys_ready()
+    app.on_rebalance_end()
+
+
+async def seek_to_committed(self: Any) -> Any:
+    """As the original, and to the beginning where nothing was committed; changelogs, which never are, stay."""
+    committed = await UNPATCHED["seek_to_committed"](self)
+    client, changelogs = self._ensure_consumer(), self.app.tables.changelog_topics
+    fresh = [place for place, offset in committed.items() if not offset and place.topic not in changelogs]
+    if still_ours := client.assignment().intersection(fresh):
+        await self.call_thread(client.seek_to_beginning, *still_ours)
+    return committed
 
 
 def worker_consumer(self: Any, transport: Any) -> Any:

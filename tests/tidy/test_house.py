@@ -32,7 +32,7 @@ DOORS = {
     },
     "faust": {"streams.agents", "streams.faust_patches"},
     "mode": {"streams.faust_patches"},
-    "aiokafka": set[str](),
+    "aiokafka": {"streams.faust_patches"},
     "rocksdict": {"streams.row_store"},
     "redis": {
         # Opened and its errors made ours; asked; listened to. The rooms are handed `schemas.trips`.

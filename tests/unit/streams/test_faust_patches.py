@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import faust
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import IntervalTree
 from faust.transport.producer import ProducerBuffer
@@ -178,6 +180,93 @@ async def test_a_failed_send_ends_the_process_and_nothing_is_committed_any_more(
     await UNPATCHED["producer_flush"](producer)
     with pytest.raises(ProducerSendError, match="nothing may be committed"):
         await producer.flush()
+
+
+def restored(steps: list[str]) -> Any:
+    """What of Faust's recovery brings a process from its restored tables to reading; tells in which steps."""
+
+    def step(name: str) -> Callable[..., None]:
+        return lambda *_: steps.append(name)
+
+    async def nothing(*_: Any) -> None: ...
+
+    async def seek() -> None:
+        steps.append("seek")
+
+    consumer = SimpleNamespace(
+        assignment=lambda: {PLACE}, perform_seek=seek, resume_partitions=step("read"), resume_flow=step("flow")
+    )
+    app = SimpleNamespace(
+        consumer=consumer,
+        consumer_generation_id=1,
+        on_rebalance_complete=SimpleNamespace(send=nothing),
+        conf=SimpleNamespace(broker_request_timeout=1.0),
+        flow_control=SimpleNamespace(resume=lambda: None),
+        _fetcher=SimpleNamespace(maybe_start=nothing),
+        assignor=SimpleNamespace(assigned_standbys=set),
+        on_rebalance_end=step("end"),
+    )
+    tables = SimpleNamespace(values=list, on_actives_ready=lambda: None, on_standbys_ready=lambda: None)
+    return SimpleNamespace(
+        app=app,
+        tables=tables,
+        log=Mock(),
+        _set_recovery_ended=lambda: None,
+        _is_changelog_tp=lambda place: False,
+        _wait=lambda waited, timeout: waited,
+        completed=asyncio.Event(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("complete", "expected"),
+    [
+        pytest.param(UNPATCHED["on_recovery_completed"], ["read", "seek", "flow", "end"], id="unpatched"),
+        pytest.param(faust_patches.on_recovery_completed, ["seek", "read", "flow", "end"], id="patched"),
+    ],
+)
+async def test_nothing_is_read_after_a_restore_before_the_place_is_found(
+    complete: Callable[..., Awaitable[None]], expected: list[str]
+) -> None:
+    steps: list[str] = []
+    await complete(restored(steps), 1)
+    assert steps == expected
+    steps.clear()
+    await complete(restored(steps), 2)
+    assert steps == [], "another rebalance has begun meanwhile"
+
+
+class Client:
+    """What of aiokafka's consumer decides where it reads on. Nothing is committed; all has been fetched."""
+
+    seek_to_committed = AIOKafkaConsumer.seek_to_committed
+
+    def __init__(self) -> None:
+        source, changelog = TopicPartition("delivery.status", 0), TopicPartition("the-changelog", 0)
+        self.positions = {source: 286, changelog: 40}
+        self._subscription = SimpleNamespace(assigned_partitions=self.assignment)
+        self._fetcher = SimpleNamespace(seek_to=self.positions.__setitem__)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self.positions)
+
+    async def committed(self, _place: TopicPartition) -> None:
+        return None
+
+    async def seek_to_beginning(self, *places: TopicPartition) -> None:
+        self.positions.update(dict.fromkeys(places, 0))
+
+
+async def test_what_a_restore_fetched_and_dropped_is_read_also_when_nothing_was_committed_yet() -> None:
+    for seek, reads_from in ((UNPATCHED["seek_to_committed"], 286), (faust_patches.seek_to_committed, 0)):
+        client = Client()
+
+        async def call_thread(act: Callable[..., Any], *places: TopicPartition) -> Any:
+            return await act(*places)
+
+        app = SimpleNamespace(tables=SimpleNamespace(changelog_topics={"the-changelog"}))
+        await seek(SimpleNamespace(app=app, _ensure_consumer=lambda client=client: client, call_thread=call_thread))
+        assert list(client.positions.values()) == [reads_from, 40]
 
 
 def make_app(tmp_path: Path, **options: Any) -> faust.App:

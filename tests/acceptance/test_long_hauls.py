@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 LOW_PER_S, LOW_BURST, WORKERS = 10, 5, 10
 USED_SHARE = 0.9
-"""All but a burst on a machine of our own; where others work too, tokens die in processes that stand still for 0.2 s."""
+"""All but a burst on an idle machine; on a busy one tokens die with processes that stand still for 0.2 s."""
 SETTINGS = """
 topic_prefix = "{prefix}"
 [kafka]

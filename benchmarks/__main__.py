@@ -45,6 +45,7 @@ def main(
     narrator = Console(stderr=as_json)
     try:
         cases = run.chosen(rows)
+        measured, failed = ([], {}) if show else _measure(narrator, cases, runs, scale, campaign, cap, peers)
     except NotMeasured as wrong:
         narrator.print(str(wrong), markup=False)
         raise typer.Exit(FAILED) from None
@@ -52,7 +53,6 @@ def main(
         for case in cases:
             narrator.print(f"{case.name:10} {case.minutes:4.1f} min  {case.title}", highlight=False)
         return
-    measured, failed = _measure(narrator, cases, runs, scale, campaign, cap, peers)
     for result in measured:
         narrator.print(page.table(result))
     if as_json:

@@ -28,7 +28,7 @@ async def test_twenty_failures_with_long_texts_leave_small_headers_and_a_dead_le
 ) -> None:
     """K12: the texts of all failures were kept in headers, until no topic took the record any more."""
     bench = SenderBench(tmp_path, ladder=ladder.LadderOptions(tries_most=FAILURES, base_ms=1, cap_ms=2))
-    bench.provider.script = [Outcome(Kind.RETRY, detail=TEXT)] * 10 * FAILURES
+    bench.provider.script += [Outcome(Kind.RETRY, detail=TEXT)] * 10 * FAILURES
     record = bench.record(single(), **OWN_HEADERS)
     seen: list[Headers] = []
     while (out := await failed(bench, record)).topic != TOPICS.dlq(Channel.SMS):

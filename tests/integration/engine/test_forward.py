@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ async def test_five_hundred_records_due_within_a_minute_are_never_early_and_hard
     assert late_ms[494] <= 1_000
 
 
-def waiting_room(bench: Bench, topics: tuple[str, ...], tiers: Mapping[str, int]) -> dict[str, object]:
+def waiting_room(bench: Bench, topics: tuple[str, ...], tiers: Mapping[str, int]) -> dict[str, Any]:
     """Options of an engine that waits as `tidings forward` does."""
     return {
         "kafka": replace(bench.options.kafka, topics=topics, group=bench.topics.group("forward")),

@@ -8,10 +8,11 @@
 6. A member whose fixed name was taken by another takes it back: both do so for ever, and neither reads anything.
 7. What a fetch brought and a rebalance kept from being handed out counts as done: the commit goes past it.
 8. After a restore reading begins before the seek to where it should: records come twice, or seem to have holes.
-9. Where nothing was committed yet, that seek moves nothing: what was fetched before it, and dropped as reading was
-   not allowed yet, is read by nobody.
+9. While every partition is paused, as at the end of a restore, a fetch takes the records of all of them and drops
+   them: nobody reads them, and the process stands at their beginning for ever.
+10. Where nothing was committed yet, the seek after a restore moves nothing: what was dropped before is not read again.
 And one that makes restoring slow:
-10. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
+11. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from importlib.metadata import version
 from typing import Any
 
@@ -51,6 +52,7 @@ UNPATCHED = {
     "ack": Consumer.ack,
     "wait_for_ack": Consumer._wait_for_ack,
     "add_gap": Consumer._add_gap,
+    "fetch_records": AIOKafkaConsumerThread._fetch_records,
     "on_recovery_completed": Recovery.on_recovery_completed,
     "seek_to_committed": AIOKafkaConsumerThread.seek_to_committed,
     "heartbeat": GroupCoordinator._do_heartbeat,
@@ -68,6 +70,7 @@ def apply() -> None:
     Consumer.ack = ack
     Consumer._wait_for_ack = wait_for_ack
     Consumer._add_gap = add_gap
+    AIOKafkaConsumerThread._fetch_records = fetch_records
     Recovery.on_recovery_completed = on_recovery_completed
     AIOKafkaConsumerThread.seek_to_committed = seek_to_committed
     GroupCoordinator._do_heartbeat = heartbeat
@@ -175,6 +178,22 @@ def _is_unknown(coordinator: Any) -> bool:
 async def add_gap(self: Any, tp: Any, offset_from: int, offset_to: int) -> None:
     """Ends the process: what we read has no holes, so records were lost on the way. Its next start reads them."""
     raise Transient(f"{tp.topic}/{tp.partition} went from {offset_from} to {offset_to}")
+
+
+class OnlyThese:
+    """Partitions to be read, as they are at each moment. The client takes an empty set, which is false, for all."""
+
+    def __init__(self, places: Container[Any]) -> None:
+        self._places = places
+
+    def __contains__(self, place: Any) -> bool:
+        return place in self._places
+
+
+async def fetch_records(self: Any, consumer: Any, active_partitions: Any, **limits: Any) -> Any:
+    """As the original, but none are none."""
+    only = OnlyThese(active_partitions) if active_partitions is not None else None
+    return await UNPATCHED["fetch_records"](self, consumer, only, **limits)
 
 
 async def on_recovery_completed(self: Any, generation_id: int = 0) -> None:

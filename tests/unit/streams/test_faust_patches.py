@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ from unittest.mock import Mock
 import faust
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import IntervalTree
 from faust.transport.producer import ProducerBuffer
@@ -180,6 +183,34 @@ async def test_a_failed_send_ends_the_process_and_nothing_is_committed_any_more(
     await UNPATCHED["producer_flush"](producer)
     with pytest.raises(ProducerSendError, match="nothing may be committed"):
         await producer.flush()
+
+
+class Fetched:
+    """Records that the client has fetched ahead; handing them out moves its position."""
+
+    def __init__(self) -> None:
+        self.next_fetch_offset = 0
+
+    def __iter__(self) -> Iterator[str]:
+        yield "a record"
+        self.next_fetch_offset = 1
+
+
+async def test_a_fetch_while_all_partitions_are_paused_takes_nothing() -> None:
+    for fetch, taken in ((UNPATCHED["fetch_records"], ["a record"]), (faust_patches.fetch_records, [])):
+        position = SimpleNamespace(paused=False, position=0, consumed_to=lambda offset: None)
+        assignment = SimpleNamespace(active=True, state_value=lambda place, position=position: position)
+        fetched = FetchResult(PLACE, assignment=assignment, partition_records=Fetched(), backoff=0)
+        subscriptions = SimpleNamespace(
+            reassignment_in_progress=False, is_assigned=lambda place: True, fetch_context=nullcontext
+        )
+        fetcher = Mock(_records={PLACE: fetched}, _subscriptions=subscriptions, _closed=False)
+        fetcher.fetched_records = partial(Fetcher.fetched_records, fetcher)
+        thread = SimpleNamespace(consumer=SimpleNamespace(flow_active=True))
+        records = await fetch(thread, Mock(_closed=False, _fetcher=fetcher), set(), timeout=0)
+        assert [record for found in records.values() for record in found] == taken
+        again = await fetch(thread, Mock(_closed=False, _fetcher=fetcher), {PLACE}, timeout=0)
+        assert bool(again) is not bool(taken), "what was not taken is there when the partition is read"
 
 
 def restored(steps: list[str]) -> Any:

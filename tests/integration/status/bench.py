@@ -118,9 +118,9 @@ class Bench:
                 newest[state.delivery_id] = state
         return newest
 
-    async def until(self, look: Callable[[], object], what: str) -> None:
+    async def until(self, look: Callable[[], object], what: str, within_s: float = DEADLINE_S) -> None:
         """Waits for something to become true; says what was waited for when it does not."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(within_s):
             while True:
                 found = look()
                 if asyncio.iscoroutine(found):

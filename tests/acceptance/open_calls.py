@@ -17,9 +17,13 @@ SETTLED_S = 1.5
 """By then whoever lives has settled what was begun before, and no lease of the dead has run out."""
 
 
+LATER_S = 1.0
+"""Leases begin at the latest time at which they may have been given: a slow round trip later than they were."""
+
+
 async def after_kill(world: World, campaign: str, users: Sequence[str], lease_s: float) -> list[str]:
     """Call right after the kill: the users whose calls nobody will settle."""
-    lease_end_ms = int((time.time() + lease_s) * 1000)
+    lease_end_ms = int((time.time() + lease_s + LATER_S) * 1000)
     before = {
         user: entry.token
         for user, entry in (await _claims(world, campaign, users)).items()

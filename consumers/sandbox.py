@@ -104,12 +104,15 @@ def measured_concat(parts: Iterable[str]) -> str:
     """The parts as one text. Raises TooMuch when it grows over MAX_BYTES."""
     texts: list[str] = []
     size, rest = 0, iter(parts)
-    while some := list(islice(rest, PARTS_A_LOOK)):
-        texts.append("".join(some))
-        size += len(texts[-1])
+    while True:
+        some = list(islice(rest, PARTS_A_LOOK))
+        text = "".join(some)
+        size += len(text)
         if size > MAX_BYTES:
             raise TooMuch(f"a text longer than {MAX_BYTES} bytes")
-    return "".join(texts)
+        texts.append(text)
+        if len(some) < PARTS_A_LOOK:
+            return "".join(texts)
 
 
 def measured_join(values: Iterable[Any]) -> str:

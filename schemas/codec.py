@@ -23,8 +23,12 @@ P = TypeVar("P")
 PREFIX_BYTES = 5
 _VARYING: Mapping[type, tuple[str, ...]] = {
     messages.Delivery: ("user_id", "intent", "slot", "device", "params", "siblings"),
+    messages.StatusEvent: (
+        *("slot", "kind", "at_ms", "delivery", "provider_id", "next"),
+        *("plan", "source_offset", "user_id"),
+    ),
 }
-"""In what the records of one page differ."""
+"""In what the records of one page, or the events of one batch, differ."""
 _MALFORMED = (IndexError, KeyError, ValueError, EOFError, TypeError, OverflowError)
 
 
@@ -125,7 +129,7 @@ def plain(document: Any) -> Any:
 
 def _kind(schemas: schema_files.Schemas, message: type) -> _Kind:
     schema = schemas.current(message.__name__)
-    functions = compiled.compile_record(plain(schema.document), message, _VARYING.get(message, ()))
+    functions = compiled.compile_record(plain(schema.document), message, _VARYING)
     return _Kind(b"\0" + schema.id.to_bytes(4, "big"), schema, functions.write, functions.read, functions.write_inside)
 
 

@@ -37,13 +37,15 @@ class Functions:
     write_inside: Mapping[type, Callable[[Any], bytes]]
 
 
-def compile_record(schema: Mapping[str, Any], record: type, varying: Collection[str] = ()) -> Functions:
+def compile_record(
+    schema: Mapping[str, Any], record: type, varying: Mapping[type, Collection[str]] | None = None
+) -> Functions:
     """The two functions of a dataclass. Raises TypeError when schema and class do not fit together.
 
     varying: where most records differ from the one read before in these fields only, what lies between them is
     compared with that record's bytes, and read anew only when it differs. Half the price.
     """
-    source = _Source(record, varying)
+    source = _Source(varying or {})
     name = source.record(schema, record)
     # The source holds only names and constants of our own schema files, never input.
     exec("\n".join(source.lines), source.names)  # noqa: S102
@@ -54,8 +56,8 @@ def compile_record(schema: Mapping[str, Any], record: type, varying: Collection[
 class _Source:
     """Python source in the making, and the objects that it names."""
 
-    def __init__(self, outer: type, varying: Collection[str]) -> None:
-        self._varying = {outer: varying} if varying else {}
+    def __init__(self, varying: Mapping[type, Collection[str]]) -> None:
+        self._varying = varying
         self.lines: list[str] = []
         self.records: list[type] = []
         self.names: dict[str, Any] = {

@@ -24,13 +24,13 @@ from streams.status_table import Merged, StatusTable
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """slice_bytes: how much of a batch is merged together, about 10,000 events: what happens to one delivery in a
+    """slice_bytes: how much of a batch is merged together, about 4,000 events: what happens to one delivery in a
     slice is published and written once, and the next slice is merged while one is being written. fence_s: a merge
     older than this is not written any more, as another process may own the partition; it must be below the group's
     session time-out.
     """
 
-    slice_bytes: int = 786_432
+    slice_bytes: int = 262_144
     fence_s: float = 15.0
 
 

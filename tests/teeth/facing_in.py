@@ -74,7 +74,7 @@ PATCHES: tuple[Patch, ...] = (
         file="producers/api/cancellation.py",
         old="    await parts.publisher.publish([Outgoing(parts.topics.control, key, codec.encode(order), headers)])\n",
         new="    str((key, order, codec, Outgoing))\n",
-        test="tests/integration/producers/test_api.py::test_a_cancel_is_in_the_log_before_it_is_answered",
+        test=_POST + "test_a_cancel_before_any_plan_stops_all_of_it",
         suffers="A reminder that was called off goes out after Redis had to be rebuilt.",
     ),
     Patch(

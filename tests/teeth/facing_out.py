@@ -92,7 +92,7 @@ CLAIM = (
         file="consumers/claims.py",
         old="        return None if reply is None else unpacked_entry(reply)\n",
         new="        return None\n",
-        test="tests/integration/test_lane_worker.py::test_two_workers_with_the_same_records_make_one_call_each",
+        test=_CLAIMS + "test_a_claim_that_nobody_had_is_the_first_bidders_and_later_ones_see_it",
         suffers="Two workers with one record during a rebalance: everybody in their hands gets it twice.",
     ),
     Patch(
@@ -244,7 +244,7 @@ PACE = (
         file="consumers/limits.py",
         old="        self._key = keys.redis_bucket(provider)",
         new="        self._key = keys.redis_bucket(provider + worker)",
-        test="tests/integration/test_limits.py::test_64_workers_never_exceed_the_rate_plus_burst_in_any_second",
+        test="tests/integration/test_limits.py::test_all_pockets_together_hold_no_more_than_half_the_burst",
         suffers="Twice the workers, twice the contract's rate: the provider throttles or bills it.",
     ),
     Patch(

@@ -19,12 +19,14 @@ from confluent_kafka import Consumer, TopicPartition
 from jinja2 import Template
 
 from consumers.providers.http_pool import HttpPool, PoolOptions
+from consumers.providers.pool import NotSent
 from deploy import ready
 
 CONNECTIONS = 256
 BATCH, BATCH_WAIT_S = 500, 0.05
 QUEUE = 2_000
 TIMEOUT_S = 5.0
+AGAIN_S = 0.1
 TEXT = Template(
     "Hello {{ name }}, your order {{ order }} has left our warehouse and should arrive within two working days. "
     "Track it any time in the app. Thank you for ordering!"
@@ -82,10 +84,20 @@ class Loop:
             wish = orjson.loads(message.value())
             body = {"key": wish["key"], "to": wish["to"], "text": TEXT.render(name=wish["name"], order=wish["order"])}
             headers = b"Content-Type: application/json\r\nIdempotency-Key: " + wish["key"].encode() + b"\r\n"
-            answer = await self._pool.post(headers, orjson.dumps(body), TIMEOUT_S)
+            await self._post(headers, orjson.dumps(body))
+            self._finished(batch)
+
+    async def _post(self, headers: bytes, body: bytes) -> None:
+        """Tried again only where no connection came about: some hundred handshakes at once take their time."""
+        while True:
+            try:
+                answer = await self._pool.post(headers, body, TIMEOUT_S)
+            except NotSent:
+                await asyncio.sleep(AGAIN_S)
+                continue
             if answer.status != 200:
                 raise RuntimeError(f"answered {answer.status}")
-            self._finished(batch)
+            return
 
     def _finished(self, batch: _Batch) -> None:
         batch.left -= 1

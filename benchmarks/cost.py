@@ -44,6 +44,13 @@ def listener(port: int) -> int | None:
     return None
 
 
+def is_running(pid: int) -> bool:
+    """False also for one that ended and whose parent has not looked yet."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 class Meter:
     """CPU times of some processes by name, read again and again."""
 
@@ -52,6 +59,10 @@ class Meter:
 
     def read(self) -> dict[str, float]:
         return {name: cpu_s(pid) for name, pid in self.pids.items()}
+
+    def ended(self) -> list[str]:
+        """Those that do not run any more."""
+        return [name for name, pid in self.pids.items() if not is_running(pid)]
 
 
 def _ticks(stat: Path) -> int:

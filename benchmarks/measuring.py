@@ -47,9 +47,9 @@ class Span:
 
 async def between(provider: Provider, first: int, last: int, meter: Meter) -> Spent:
     """From the arrival of the first-th key to that of the last-th; what lies before is the warm-up."""
-    begun = await provider.reached(first)
+    begun = await provider.reached(first, meter)
     span = Span(meter)
-    ended = await provider.reached(last)
+    ended = await provider.reached(last, meter)
     spent = span.end(max(1, ended - begun))
     first_s, last_s = await provider.first_arrivals([first, last])
     return Spent((last - first) / (last_s - first_s), spent.cpu_us, spent.cores)

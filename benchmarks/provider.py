@@ -13,7 +13,7 @@ from typing import Any
 
 import trustme
 
-from benchmarks import programs
+from benchmarks import cost, programs
 from benchmarks.programs import NotMeasured
 from deploy.local import places
 
@@ -44,12 +44,17 @@ class Provider:
     async def distinct(self) -> int:
         return int((await self.totals())["distinct"])
 
-    async def reached(self, count: int) -> int:
-        """Returns once so many different keys have come; how many they are by now. NotMeasured: nothing moves."""
+    async def reached(self, count: int, meter: cost.Meter | None = None) -> int:
+        """Returns once so many different keys have come; how many they are by now.
+
+        Raises NotMeasured when nothing moves, or one of the processes that are measured has ended.
+        """
         last, moved_s = -1, time.monotonic()
         while (now := await self.distinct()) < count:
             if now != last:
                 last, moved_s = now, time.monotonic()
+            if meter is not None and (ended := meter.ended()):
+                raise NotMeasured(f"{', '.join(ended)} ended when {now} of {count} had arrived")
             if time.monotonic() - moved_s > STILL_S:
                 raise NotMeasured(f"nothing arrived for {STILL_S:g} s; {now} of {count} had")
             await asyncio.sleep(LOOK_S)

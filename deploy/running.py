@@ -8,15 +8,19 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
+import threading
+import time
+from collections.abc import Callable, Coroutine, Set
 from typing import Any
 
 import uvloop
 
 from deploy import logs
+from schemas.errors import Misconfigured
 
 log = logging.getLogger(__name__)
 
+FAILED = 1
 MISCONFIGURED = 78
 TRY_LATER = 75
 STOP_WITHIN_S = 20.0
@@ -35,8 +39,31 @@ def run(role: str, main: Main, stop_within_s: float = STOP_WITHIN_S) -> None:
     logs.set_up(role)
     gc.freeze()
     gc.set_threshold(*COLLECT_EVERY)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(until_told(main, stop_within_s))
+    before = set(threading.enumerate())
+    code = 0
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_told(main, stop_within_s))
+    except BaseException as error:
+        code = MISCONFIGURED if isinstance(error, Misconfigured) else FAILED
+        raise
+    finally:
+        _end_threads(before, code)
+
+
+def _end_threads(before: Set[threading.Thread], code: int) -> None:
+    """Ends the process by force when a library's thread does not end.
+
+    Python would wait for it for ever, and Faust's, left alone, keeps its place in the group: nobody would get the
+    partitions, and nobody would start the process again.
+    """
+    ends_s = time.monotonic() + END_WITHIN_S
+    left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in before]
+    for thread in left:
+        thread.join(max(0.0, ends_s - time.monotonic()))
+    if alive := [thread.name for thread in left if thread.is_alive()]:
+        log.error("process.threads_did_not_end", extra={"threads": alive})
+        os._exit(code)
 
 
 async def until_told(main: Main, stop_within_s: float) -> None:
@@ -75,7 +102,7 @@ def _give_up(after_s: float) -> None:
     """Says where each task still waits: whoever reads it must find what kept the process."""
     waiting = [_where(task) for task in asyncio.all_tasks()]
     log.error("process.stop_took_too_long", extra={"after_s": after_s, "waiting": waiting})
-    os._exit(1)
+    os._exit(FAILED)
 
 
 def _where(task: asyncio.Task[Any]) -> str:

@@ -37,3 +37,30 @@ def test_a_failed_role_ends_although_a_task_will_not_stop() -> None:
     assert "process.failing" in written
     assert "a record that nobody can read" in written
     assert "stubborn" in written, "it says what would not stop"
+
+
+WITH_A_THREAD = """
+import threading
+from deploy import running
+
+running.END_WITHIN_S = 0.2
+
+
+async def main():
+    threading.Thread(target=threading.Event().wait, name="heartbeats").start()
+    raise ValueError("a record that nobody can read")
+
+
+running.run("status", main)
+"""
+
+
+def test_a_failed_role_ends_although_a_thread_will_not_stop() -> None:
+    """K08: a consumer's thread that is left alone keeps its partitions from everybody else."""
+    ended = subprocess.run(
+        [sys.executable, "-c", WITH_A_THREAD], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 1
+    written = ended.stdout + ended.stderr
+    assert "a record that nobody can read" in written
+    assert "heartbeats" in written, "it says what would not stop"

@@ -14,10 +14,13 @@ from tests.kills.flow import caught, until_sprung
 from tests.kills.standing import log_of, second, standing_still, until_logged
 from tests.kills.traps import Fate, Trap, Traps
 
+LONG = pytest.mark.long
 WORK, FAN_OUT, DISPATCH = "work-push.bulk", "streams-fan_out", "dispatch"
 
 
-@pytest.mark.parametrize("gap", ["after_claim", "before_send", "after_send"])
+@pytest.mark.parametrize(
+    "gap", ["before_send", *(pytest.param(gap, marks=LONG) for gap in ("after_claim", "after_send"))]
+)
 async def test_a_sender_that_wakes_after_its_lease_makes_no_call_that_is_not_told(
     world: World, traps: Traps, gap: str
 ) -> None:
@@ -33,6 +36,7 @@ async def test_a_sender_that_wakes_after_its_lease_makes_no_call_that_is_not_tol
     assert ended.repeats + (gap == "after_claim") <= ended.doubted
 
 
+@LONG
 async def test_two_that_fan_out_the_same_page_reach_everybody_once(world: World, traps: Traps) -> None:
     """N15: the first stands still with its plans made, the second takes its pages, and the first wakes up."""
     flow, sleeper = await caught(world, traps, FAN_OUT, Trap("after_page_plan", Fate.STOPPED))
@@ -45,6 +49,7 @@ async def test_two_that_fan_out_the_same_page_reach_everybody_once(world: World,
     assert (ended.repeats, ended.doubted) == (0, 0)
 
 
+@LONG
 async def test_a_leader_deposed_in_mid_release_lets_no_page_go_twice_in_effect(world: World, traps: Traps) -> None:
     flow, sleeper = await caught(world, traps, DISPATCH, Trap("before_release", Fate.STOPPED))
     with second(world, "dispatch"):

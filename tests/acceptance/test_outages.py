@@ -141,8 +141,10 @@ class Traffic:
 
     async def somebody_opts_out(self) -> str:
         """The last of the campaign's people, whom nobody has come to yet."""
-        await opt_out(self.world, self.users[-1])
-        return self.users[-1]
+        last = self.users[-1]
+        await opt_out(self.world, last)
+        assert set((await self.world.calls(PUSH, people.reader_keys(self.campaign, [last]))).values()) == {(0, 0)}
+        return last
 
     async def one_is_cancelled(self) -> tuple[str, str]:
         """Of a message that waits for its next try; its id and its delivery key."""

@@ -90,6 +90,15 @@ async def test_all_pockets_together_hold_no_more_than_half_the_burst(
     assert sum(token.expires_s > now_s for tokens in taken for token in tokens) <= most
 
 
+async def test_of_a_full_bucket_bulk_leaves_the_reserved_part_to_transactional(redis: Redis) -> None:
+    provider, never_refilled = uuid.uuid4().hex, limits.Rate(0.001, 100)
+    bulk, more_bulk = pockets(redis, never_refilled, provider, Priority.BULK, 2)
+    (transactional,) = pockets(redis, never_refilled, provider, Priority.TRANSACTIONAL, 1)
+    assert len(await bulk.take(100, wait_s=1)) == 35
+    assert await more_bulk.take(1, wait_s=0) == []
+    assert len(await transactional.take(100, wait_s=1)) == 15
+
+
 async def test_after_a_long_rest_no_more_than_half_the_burst_has_gathered(redis: Redis) -> None:
     provider = uuid.uuid4().hex
     (worker,) = pockets(redis, limits.Rate(1, 100), provider, Priority.TRANSACTIONAL, 1)

@@ -244,7 +244,7 @@ PACE = (
         file="consumers/limits.py",
         old="        self._key = keys.redis_bucket(provider)",
         new="        self._key = keys.redis_bucket(provider + worker)",
-        test="tests/integration/test_limits.py::test_all_pockets_together_hold_no_more_than_half_the_burst",
+        test="tests/integration/test_limits.py::test_of_a_full_bucket_bulk_leaves_the_reserved_part_to_transactional",
         suffers="Twice the workers, twice the contract's rate: the provider throttles or bills it.",
     ),
     Patch(
@@ -253,7 +253,7 @@ PACE = (
         file="consumers/limits_take.lua",
         old="  tokens, own_rate, room = math.min(all, bulk), rate * (1 - reserved), half * (1 - reserved)",
         new="  tokens, own_rate, room = all, rate, half",
-        test="tests/integration/test_limits.py::test_bulk_alone_never_takes_the_part_reserved_for_transactional",
+        test="tests/integration/test_limits.py::test_of_a_full_bucket_bulk_leaves_the_reserved_part_to_transactional",
         suffers="While a campaign runs, a code waits for a token as long as any newsletter.",
     ),
     Patch(

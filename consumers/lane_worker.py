@@ -75,15 +75,23 @@ class LaneWorker:
         self._in_flight = Room(options.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self._settler: asyncio.Task[None] | None = None
+        self._broke: list[BaseException] = []
+        self._has_broken = asyncio.Event()
 
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
         """Takes the records on as soon as there is room; they are answered by tasks of their own."""
         if self._settler is None:
             self._settler = asyncio.create_task(self._settling.run(self._teller.settled))
+            self._settler.add_done_callback(self._ended)
         batch = [sending for record in records if (sending := self._received(record, answer)) is not None]
         if batch:
             await self._in_flight.enter(len(batch))
             self._start(self._send(batch))
+
+    async def watched(self) -> None:
+        """Raises what nobody else would hear of: a worker whose settling has ended would go on calling for ever."""
+        await self._has_broken.wait()
+        raise self._broke[0]
 
     async def close(self, within_s: float = 10.0) -> None:
         """Finishes what was begun; what is not settled by then is left to its lease, as after a crash."""
@@ -91,7 +99,8 @@ class LaneWorker:
             async with asyncio.timeout(within_s):
                 while self._tasks:
                     await asyncio.wait(self._tasks)
-                await self._settling.idle()
+                if self._settler is not None and not self._settler.done():
+                    await self._settling.idle()
         except TimeoutError:
             log.warning("worker.left_calls", extra={"deliveries": len(self._tasks)})
         for task in (*self._tasks, *([self._settler] if self._settler else [])):
@@ -139,7 +148,13 @@ class LaneWorker:
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broke.append(error)
+            self._has_broken.set()
 
 
 def _check(options: WorkerOptions) -> None:

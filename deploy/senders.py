@@ -71,7 +71,8 @@ async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeP
         park=DeadLetters(ground.topics, ground.clock).parked_delivery,
     )
     try:
-        await run(ground, loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())
+        progress = ProgressWriter(ground.trips("progress"), loop.progress, ground.clock)
+        await run(ground, loop, progress.run(), worker.watched())
     finally:
         await worker.close()
 

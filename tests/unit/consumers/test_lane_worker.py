@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -267,3 +268,17 @@ async def test_a_redis_emptied_between_the_look_and_the_claim_sends_nothing(benc
     (answer,) = await bench.send(deliveries.single())
     assert deferred_ms(answer, bench.clock) == 1_000
     assert bench.provider.calls == []
+
+
+async def test_a_worker_that_can_settle_nothing_more_ends_its_process(bench: SenderBench) -> None:
+    async def stand_in(gap: str) -> None:
+        if gap == "after_settle":
+            raise ZeroDivisionError(gap)
+
+    bench.gap = stand_in
+    worker = bench.worker()
+    await worker.handle([bench.record(deliveries.single())], lambda record, answer: None)
+    async with asyncio.timeout(5):
+        with pytest.raises(ZeroDivisionError):
+            await worker.watched()
+        await worker.close(within_s=60)

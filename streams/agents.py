@@ -42,7 +42,7 @@ STOP_WITHIN_S = 15.0
 FAILED_STOP_WITHIN_S = 2.0
 """After a failure Faust would wait for records that nobody will ever acknowledge."""
 SAID_AGAIN_AFTER_S = 10.0
-CHATTY = ("aiokafka.client", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
+CHATTY = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
 BLOCK_CACHE_BYTES = 16 << 20
 WRITE_BUFFER_BYTES = 8 << 20
 WRITE_BUFFERS = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from unittest.mock import Mock
 
 import faust
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition, client
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import IntervalTree
@@ -342,10 +341,9 @@ def test_a_client_that_repeats_itself_a_hundred_times_a_second_is_heard_once_in_
 ) -> None:
     make_app(tmp_path)
     make_app(tmp_path / "again")
-    client = logging.getLogger("aiokafka.client")
     for number in range(100):
-        client.error("Unable connect to node with id %s: %s", number, "refused")
-    client.error("Topic %s is not available", "pages")
+        client.log.error("Unable connect to node with id %s: %s", number, "refused")
+    client.log.error("Topic %s is not available", "pages")
     assert [record.getMessage() for record in caplog.records] == [
         "Unable connect to node with id 0: refused",
         "Topic pages is not available",

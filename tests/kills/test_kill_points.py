@@ -39,10 +39,10 @@ ON_THE_ROAD = [
     (DISPATCH, "after_release", 1),
     slow("streams-fan_out", "after_page_plan", 1),
     ("streams-fan_out", "after_fan_out", 1),
-    slow("streams-status", "after_state", 3),
-    slow("streams-status", "before_changelog", 3),
-    ("streams-status", "after_changelog", 3),
-    slow("streams-status", "after_rows", 3),
+    slow("streams-status", "after_state", 2),
+    slow("streams-status", "before_changelog", 2),
+    ("streams-status", "after_changelog", 2),
+    slow("streams-status", "after_rows", 2),
 ]
 """(role, gap, at which passing)."""
 ELSEWHERE = {"after_log", "after_ends"}

@@ -76,6 +76,7 @@ class FaustProcess:
         self.app = app
         self._stop = asyncio.Event()
         self._failure: asyncio.Future[None] | None = None
+        self._has_failed = False
         self.settled = asyncio.Event()
         app.sensors.add(faust_patches.FailedSends(self.fail))
         app.sensors.add(faust_patches.Settled(self.settled))
@@ -92,6 +93,9 @@ class FaustProcess:
             for task in (start, *tasks):
                 if task.done():
                     task.result()
+        except Exception:
+            self._commit_no_more()
+            raise
         finally:
             await self._end([start, *tasks])
 
@@ -107,8 +111,18 @@ class FaustProcess:
 
     def fail(self, error: BaseException) -> None:
         """Ends `run` with this error. Whatever is in work is neither acknowledged nor committed."""
+        self._commit_no_more()
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
+
+    def _commit_no_more(self) -> None:
+        """Faust acknowledges what an agent had in hand when it stops it, and commits while it stops."""
+
+        async def commit(*_: Any, **__: Any) -> bool:
+            return False
+
+        self._has_failed = True
+        self.app.consumer.commit = commit
 
     async def _crashed(self) -> None:
         await self.app._crashed.wait()
@@ -118,9 +132,8 @@ class FaustProcess:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        has_failed = self._failure is not None and self._failure.done() and not self._failure.cancelled()
         try:
-            async with asyncio.timeout(FAILED_STOP_WITHIN_S if has_failed else STOP_WITHIN_S):
+            async with asyncio.timeout(FAILED_STOP_WITHIN_S if self._has_failed else STOP_WITHIN_S):
                 await self.app.stop()
         except TimeoutError:
             log.error("faust.stop_timed_out", extra={"app": self.app.conf.id})

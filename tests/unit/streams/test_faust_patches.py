@@ -304,6 +304,15 @@ def make_app(tmp_path: Path, **options: Any) -> faust.App:
     return agents.make_app("status", Topics(), settings, store="memory://")
 
 
+async def test_a_process_that_failed_commits_nothing_while_it_ends(tmp_path: Path) -> None:
+    """Faust acknowledges what an agent had in hand when it stops it: a record that was never worked on was gone."""
+    options = agents.FaustOptions({"bootstrap.servers": "127.0.0.1:1"}, tmp_path)
+    process = agents.FaustProcess(agents.make_app("status", Topics(), options))
+    process.app.consumer._acked[PLACE].append(7)
+    process.fail(Transient("stood still"))
+    assert await process.app.consumer.commit() is False
+
+
 def test_exactly_once_is_refused_with_the_reason(tmp_path: Path) -> None:
     """K09."""
     with pytest.raises(Misconfigured, match="at_least_once"):

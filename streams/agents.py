@@ -200,6 +200,8 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
             await _stand_still(process, error)
 
     async def revoked(_sender: Any, partitions: Any, **_: Any) -> None:
+        if flow.last_look is not None:
+            await flow.last_look()
         flow.revoked({tp.partition for tp in partitions if tp.topic == topics.status})
 
     async def merge(stream: Any) -> None:

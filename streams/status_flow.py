@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas import metrics
@@ -43,6 +43,8 @@ class StatusFlow:
     """
 
     store: RowStore
+    last_look: Callable[[], Awaitable[None]] | None = None
+    """Awaited before partitions are given up: what is wrong in the changelog, only their owner can put right."""
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ with a non-zero code: another owner, or its own next start, goes on where the lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +20,7 @@ from aiohttp import web
 
 from schemas import keys
 from schemas.clock import Clock
-from schemas.errors import Misconfigured
+from schemas.errors import Misconfigured, Transient
 from schemas.gaps import Gap
 from schemas.records import LogReader, Publisher
 from schemas.topics import Topics
@@ -37,6 +38,7 @@ PROGRESS_S = 1.0
 SWEEP_S = 5.0
 WATCH_S = 10.0
 RIVALS_S = 1.0
+LAST_LOOK_S = 2.0
 FENCE_SHARE = 0.75
 """Of the session time-out: after the whole of it another process may own our partitions."""
 
@@ -72,6 +74,7 @@ class StatusProcess:
         self._sweep = Sweep(self._flow, clock)
         self._rivals = Rivals(self._flow, reader, topics)
         self._fence = Fence(clock, fenced.fence_s)
+        self._flow.last_look = self._last_look
         self._faust = agents.merging(topics, options.faust, self._flow)
         self._watch = Watch(self._flow, reader, topics, clock, partial(self._faust.read_again, topics.status))
         self.settled = self._faust.settled
@@ -87,6 +90,13 @@ class StatusProcess:
                 every(WATCH_S, self._watch.check, self._fence),
                 every(RIVALS_S, self._rivals.check, self._fence),
             )
+
+    async def _last_look(self) -> None:
+        """Who stood still has nothing to put right any more: the newer rows are those of others."""
+        with contextlib.suppress(Transient, TimeoutError):
+            self._fence.pass_through()
+            async with asyncio.timeout(LAST_LOOK_S):
+                await self._rivals.check()
 
     def stop(self) -> None:
         self._faust.stop()

@@ -20,20 +20,22 @@ log = logging.getLogger(__name__)
 
 
 class Fence:
-    """Ends a process that stood still for so long that its partitions may have other owners by now."""
+    """Ends a process that stood still for so long that its partitions may have other owners. Once is for good."""
 
     def __init__(self, clock: Clock, within_s: float) -> None:
         self._clock = clock
         self._within_s = within_s
         self._passed_s: float | None = None
+        self._longest_s = 0.0
 
     def pass_through(self) -> None:
         """Call before each thing that is done again and again, some of them every second. Raises Transient."""
         now_s = self._clock.steady_s()
         still_s = now_s - (now_s if self._passed_s is None else self._passed_s)
         self._passed_s = now_s
-        if still_s > self._within_s:
-            raise Transient(f"stood still for {still_s:.1f} s; its partitions may have other owners by now")
+        self._longest_s = max(self._longest_s, still_s)
+        if self._longest_s > self._within_s:
+            raise Transient(f"stood still for {self._longest_s:.1f} s; its partitions may have other owners by now")
 
 
 class Rivals:

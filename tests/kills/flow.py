@@ -6,6 +6,7 @@ Looked at in three places that know nothing of each other: the provider's ledger
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,8 +43,10 @@ class Flow:
 
     def __init__(self, world: World, recipients: int = RECIPIENTS, singles: int = SINGLES) -> None:
         self._world = world
-        self.readers = [world.name(f"reader{number}") for number in range(recipients)]
-        self.users = [world.name(f"user{number}") for number in range(singles)]
+        own = secrets.token_hex(2)
+        self.readers = [world.name(f"reader{number}-{own}") for number in range(recipients)]
+        self.users = [world.name(f"user{number}-{own}") for number in range(singles)]
+        self._wanted = world.name(f"news-{own}")
         self.campaign = ""
         self.accepted: dict[str, str] = {}
         self._callers: list[asyncio.Task[None]] = []
@@ -97,7 +100,7 @@ class Flow:
         await self._world.faults(PUSH, **{"answer_ms": ANSWER_MS, **faults})
 
     async def _send(self) -> None:
-        self.campaign = await self._world.campaign("news", people.readers(self.readers))
+        self.campaign = await self._world.campaign("news", people.readers(self.readers), campaign_id=self._wanted)
 
     async def _notify(self, user: str) -> None:
         wish = {"params": {"text": "x"}, "to": people.to_device(user)}

@@ -27,6 +27,9 @@ async def test_a_status_process_that_dies_with_its_disk_has_every_row_again(worl
 async def test_what_a_deposed_owner_of_rows_writes_is_gone_when_they_are_read_from_the_log(
     world: World, traps: Traps
 ) -> None:
+    before = Flow(world, recipients=1, singles=0)
+    await before.begin()
+    await before.ended()  # from here on each merge has rows to write
     flow, sleeper = await caught(world, traps, STATUS, Trap("before_changelog", Fate.STOPPED))
     with second(world, "streams", "status") as folder:
         with standing_still(sleeper):

@@ -311,6 +311,7 @@ async def test_a_process_that_failed_commits_nothing_while_it_ends(tmp_path: Pat
     process.app.consumer._acked[PLACE].append(7)
     process.fail(Transient("stood still"))
     assert await process.app.consumer.commit() is False
+    process.app.consumer._thread.thread_loop.close()  # made for a thread that never started
 
 
 def test_exactly_once_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -325,7 +326,7 @@ def test_another_release_of_faust_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         faust_patches.check_version()
 
 
-def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
+async def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
     conf = make_app(tmp_path).conf
     assert conf.processing_guarantee.value == "at_least_once"
     assert (conf.web_enabled, conf.topic_disable_leader, conf.topic_allow_declare) == (False, True, False)
@@ -333,7 +334,7 @@ def test_an_application_is_set_as_the_rules_ask(tmp_path: Path) -> None:
     assert conf.producer_max_request_size == 1_048_576
 
 
-def test_nothing_in_the_environment_changes_how_an_application_is_set(
+async def test_nothing_in_the_environment_changes_how_an_application_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K09. Faust prefers variables to what it is told in code, and their names are anybody's."""
@@ -345,7 +346,7 @@ def test_nothing_in_the_environment_changes_how_an_application_is_set(
     assert conf.broker_commit_interval == agents.FaustOptions({}, tmp_path).commit_every_s
 
 
-def test_a_client_that_repeats_itself_a_hundred_times_a_second_is_heard_once_in_a_while(
+async def test_a_client_that_repeats_itself_a_hundred_times_a_second_is_heard_once_in_a_while(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_app(tmp_path)

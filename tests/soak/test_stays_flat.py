@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import time
 from collections.abc import AsyncIterator
@@ -59,7 +60,7 @@ async def test_half_an_hour_at_half_load_leaves_memory_tasks_and_files_flat(worl
 
 @contextlib.asynccontextmanager
 async def loaded(world: World) -> AsyncIterator[list[str]]:
-    """One campaign after the other, the next before the last one ends, and singles beside them; their names."""
+    """One campaign after the other, the next before the last one ends, and singles beside them; the campaigns' ids."""
     started: list[str] = []
 
     async def campaigns() -> None:
@@ -76,14 +77,11 @@ async def loaded(world: World) -> AsyncIterator[list[str]]:
             await world.notify(user, "alert", key=user, params={"text": "x"}, to=people.to_device(user))
             await asyncio.sleep(1 / SINGLES_PER_S)
 
-    loads = [asyncio.create_task(campaigns()), asyncio.create_task(singles())]
-    try:
+    async with asyncio.TaskGroup() as both:
+        loads = [both.create_task(campaigns()), both.create_task(singles())]
         yield started
-    finally:
         for load in loads:
             load.cancel()
-        ended = await asyncio.gather(*loads, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
 
 
 async def _first_of(world: World, started: list[str]) -> str:
@@ -96,7 +94,7 @@ async def _first_of(world: World, started: list[str]) -> str:
 async def _begin(world: World, campaign_id: str, users: list[str]) -> None:
     lines = b"".join(json.dumps(line).encode() + b"\n" for line in people.readers(users))
     definition = {"campaign_id": campaign_id, "template": "news"}
-    await world.must("POST", "/v1/campaigns", body=lambda: upload(definition, lines))
+    await world.must("POST", "/v1/campaigns", body=lambda: upload(definition, io.BytesIO(lines)))
 
 
 async def _all_reached_once(world: World, started: list[str]) -> None:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import orjson
 from aiohttp import web
 
-from schemas.errors import Poison, Refused, Transient
+from schemas.errors import Poison, Refused, StoreDown, Transient
 from schemas.reasons import ParkReason
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ def of(error: Exception, request_id: str) -> web.Response:
             return response(error.status, str(error), error.field, _refusal_headers(error.status), request_id)
         case Transient():
             log.warning("request.unavailable", extra={"request_id": request_id, "error": str(error)})
-            text = "a part of Tidings is unavailable; nothing was lost, try again"
+            text = _REDIS_IS_AWAY if isinstance(error, StoreDown) else "a part of Tidings is unavailable"
+            text += "; nothing was lost, try again"
             return response(503, text, headers={"Retry-After": RETRY_AFTER_S}, request_id=request_id)
         case Poison() if error.reason == ParkReason.TOO_LARGE:
             return response(413, "the request is larger than a record of the log may be", request_id=request_id)
@@ -54,6 +55,7 @@ def of(error: Exception, request_id: str) -> web.Response:
     return response(SERVER_ERROR, "this is a bug in Tidings; quote the request id", request_id=request_id)
 
 
+_REDIS_IS_AWAY = "Redis does not answer, or is still being filled from the log: sends wait, and this cannot be told"
 _HTTP_DETAILS = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 

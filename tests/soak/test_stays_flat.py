@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from tests.acceptance import deployment as deployments
 from tests.acceptance import people
-from tests.acceptance.world import PUSH, World, upload
+from tests.acceptance.world import LOOK_EVERY_S, PUSH, World, upload
 from tests.soak import footprint
 from tests.soak.conftest import PUSH_PER_S
 
@@ -106,7 +107,7 @@ async def _all_reached_once(world: World, started: list[str]) -> None:
 
 
 def _guest(world: World, group: str) -> None:
-    """A member of this group comes, is given partitions and goes; it reads nothing."""
+    """A member of this group comes, is given partitions and goes; it reads nothing. Then all is the others' again."""
     group_id = world.topics.group(group)
     given: list[object] = []
     settings = {
@@ -125,6 +126,22 @@ def _guest(world: World, group: str) -> None:
             guest.poll(0.1)
     finally:
         guest.close()
+    _until_all_are_held(world, group_id)
+
+
+def _until_all_are_held(world: World, group_id: str) -> None:
+    """Until the members of the group hold every partition of its topics."""
+    admin = AdminClient({"bootstrap.servers": world.deployment.kafka, "log_level": 0})
+    topics = admin.list_topics(timeout=JOIN_WITHIN_S).topics
+    wanted = sum(len(topics[name].partitions) for name in world.topics.groups()[group_id])
+    until = time.monotonic() + JOIN_WITHIN_S
+    while True:
+        group = admin.describe_consumer_groups([group_id])[group_id].result(JOIN_WITHIN_S)
+        held = sum(len(member.assignment.topic_partitions) for member in group.members)
+        if group.state is ConsumerGroupState.STABLE and held == wanted:
+            return
+        assert time.monotonic() < until, f"{group_id}: {held} of {wanted} partitions are held"
+        time.sleep(LOOK_EVERY_S)
 
 
 def _second_status(world: World, number: int) -> None:

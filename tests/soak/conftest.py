@@ -34,7 +34,7 @@ path = "{templates}"
 [channels.push]
 providers = ["gateway"]
 [channels.email]
-providers = []
+providers = ["mail"]
 [channels.sms]
 providers = []
 [providers.gateway]
@@ -43,6 +43,12 @@ url = "http://127.0.0.1:{http}/send"
 rate_per_s = {push_per_s}
 burst = 100
 callback_secret = "{secret}"
+[providers.mail]
+kind = "smtp"
+url = "smtp://127.0.0.1:{smtp}"
+from = "Corner Shop <news@example.org>"
+rate_per_s = 100
+burst = 10
 """
 
 

@@ -201,8 +201,14 @@ PATCHES: tuple[Patch, ...] = (
         name="acknowledges a page whose expansion failed",
         promise=1,
         file="streams/agents.py",
-        old="            if done.cancelled() or done.exception() is not None:",
-        new="            if done.cancelled():",
+        old="""            self._process.fail(error)
+        while self._waiting and self._waiting[0][1].done():
+            event, done = self._waiting[0]
+            if done.cancelled() or done.exception() is not None:""",
+        new="""            log.error("page.failed", exc_info=error)
+        while self._waiting and self._waiting[0][1].done():
+            event, done = self._waiting[0]
+            if done.cancelled():""",
         test="tests/integration/streams/test_page_agent.py"
         "::test_an_unexpected_error_ends_the_process_and_the_page_is_not_committed",
         suffers="A slip in one release loses 250 people per page without a word.",

@@ -109,7 +109,7 @@ async def _all_reached_once(world: World, started: list[str]) -> None:
 def _guest(world: World, group: str) -> None:
     """A member of this group comes, is given partitions and goes; it reads nothing. Then all is the others' again."""
     group_id = world.topics.group(group)
-    given: list[object] = []
+    given: list[object] = []  # the first assignment of a cooperative group is empty
     settings = {
         "bootstrap.servers": world.deployment.kafka,
         "group.id": group_id,
@@ -118,7 +118,7 @@ def _guest(world: World, group: str) -> None:
         "log_level": 0,
     }
     guest = Consumer(settings)
-    guest.subscribe(list(world.topics.groups()[group_id]), on_assign=lambda _, places: given.extend([places]))
+    guest.subscribe(list(world.topics.groups()[group_id]), on_assign=lambda _, places: given.extend(places))
     try:
         until = time.monotonic() + JOIN_WITHIN_S
         while not given:

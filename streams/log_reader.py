@@ -8,6 +8,7 @@ stopped, so a range that is read on piece by piece goes on from what its consume
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from schemas.records import Record
 T = TypeVar("T")
 
 RECORDS_A_TURN = 100
+LEADER_PAUSE_S = 0.1
+_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class _Cursor:
         self._options = options
         self._clock = clock
         self._consumer = Consumer(_settings(kafka, options))
+        self._never = threading.Event()
         self.at: Place | None = None
 
     def fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
@@ -122,13 +126,18 @@ class _Cursor:
         return records, following
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        try:
-            low, high = self._consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=self._options.timeout_s
-            )
-        except KafkaException as error:
-            raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
-        return low, high
+        """Asked again while the partition changes its leader, or has none yet because it is new."""
+        until_s = self._clock.steady_s() + self._options.timeout_s
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=self._options.timeout_s
+                )
+                return low, high
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
+                    raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
+            self._never.wait(LEADER_PAUSE_S)
 
     def close(self) -> None:
         self._consumer.close()

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from itertools import count
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState
@@ -18,7 +19,6 @@ from tests.acceptance import deployment as deployments
 from tests.acceptance import people
 from tests.acceptance.world import LOOK_EVERY_S, PUSH, World, upload
 from tests.soak import footprint
-from tests.soak.conftest import PUSH_PER_S
 
 AUDIENCE = 20_000
 SINGLES_PER_S = 5
@@ -67,10 +67,10 @@ async def loaded(world: World) -> AsyncIterator[list[str]]:
     async def campaigns() -> None:
         for number in count():
             users = [f"reader{number}-{one}" for one in range(AUDIENCE)]
-            definition = f"news-{number}"
-            await _begin(world, definition, users)
-            started.append(definition)
-            await asyncio.sleep(AUDIENCE / PUSH_PER_S)
+            campaign_id = f"news-{number}"
+            await _begin(world, campaign_id, users)
+            started.append(campaign_id)
+            await world.until_told(campaign_id, _is_nearly_sent, "is nearly sent", within_s=300)
 
     async def singles() -> None:
         for number in count():
@@ -83,6 +83,10 @@ async def loaded(world: World) -> AsyncIterator[list[str]]:
         yield started
         for load in loads:
             load.cancel()
+
+
+def _is_nearly_sent(told: dict[str, Any]) -> bool:
+    return bool(told["progress"]["sent"] >= AUDIENCE * 0.8)
 
 
 async def _first_of(world: World, started: list[str]) -> str:

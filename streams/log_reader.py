@@ -25,7 +25,9 @@ T = TypeVar("T")
 
 RECORDS_A_TURN = 100
 LEADER_PAUSE_S = 0.1
-_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_LEADERLESS = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ async def _kill(watch: Watch, place: Place, settings: Settings, killed: Killed, 
     console.print(
         f"  [red]kill -9 {pid}[/red]: the push worker, at {killed.share:.0%} sent; its claims last {lease_s:g} s"
     )
-    open_at_kill = await outside.open_calls(place.redis_url, int((time.time() + lease_s) * 1000))
+    open_at_kill = await outside.open_calls(place.redis_url)
     await asyncio.sleep(deadline_s + SETTLE_GRACE_S)
     killed.in_flight = await outside.left_open(place.redis_url, open_at_kill)
     console.print(f"  it left {killed.in_flight} calls in flight")

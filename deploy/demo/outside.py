@@ -41,12 +41,9 @@ def of(ledger: dict[str, Any], service: str) -> dict[str, int]:
     return {"sends": 0, "repeats": 0, "distinct_keys": 0, "distinct_recipients": 0, **found}
 
 
-async def open_calls(redis_url: str, taken_before_ms: int) -> dict[bytes, bytes]:
-    """Claims without a verdict whose lease ends before this time: claim -> its holder's token."""
-    found = await _claims(redis_url, None)
-    return {
-        key: entry.token for key, entry in found.items() if entry.is_open() and entry.lease_end_ms <= taken_before_ms
-    }
+async def open_calls(redis_url: str) -> dict[bytes, bytes]:
+    """Claims without a verdict: claim -> its holder's token."""
+    return {key: entry.token for key, entry in (await _claims(redis_url, None)).items() if entry.is_open()}
 
 
 async def left_open(redis_url: str, open_before: dict[bytes, bytes]) -> int:

@@ -248,6 +248,17 @@ def page_key(tenant: str, campaign_id: str, page: int) -> str:
     return f"{campaign_key(tenant, campaign_id)}:{page}"
 
 
+def held_page_id(tenant: str, campaign_id: str, page: int, first_slot: int, hop: int) -> str:
+    """Hold id of a part of a page. first_slot: the lowest that waits, 0 when the whole page does."""
+    address = recipient_address(campaign_id, page, first_slot)
+    return f"{campaign_key(tenant, campaign_id)}:{address.row}/p{address.slot}#{hop}"
+
+
+def held_delivery_id(tenant: str, user_id: str, address: Address, suffix: str, hop: int) -> str:
+    """Hold id of one delivery. suffix: as `delivery_suffix` gives it."""
+    return f"{user_key(tenant, user_id)}:{address.row}/d{address.slot}.{suffix}#{hop}"
+
+
 def progress_key(tenant: str, campaign_id: str, partition: int) -> str:
     """Record key of `campaign.progress`."""
     return f"{campaign_key(tenant, campaign_id)}:{partition}"

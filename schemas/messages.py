@@ -207,6 +207,38 @@ class Delivery:
     force: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPage:
+    """A part of a campaign's page that is due later: a reference, never the recipients.
+
+    source_offset: where the page lies in `campaign.audience` (partition: CampaignRequested.partition). slots: those
+    that wait; empty: all of the page.
+    """
+
+    campaign_id: str
+    page: int
+    source_offset: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What waits on `hold`, keyed by its hold id: a part of a page, or one delivery; exactly one of the two is set.
+
+    due_ms 0: only an event lets it go (the resume of its campaign, an operator), or its expiry. reason is one of
+    reasons.Reason. hop: the hop of what comes out, one more than that of what was put in. A tombstone says that this
+    hop was let go.
+    """
+
+    tenant: str
+    due_ms: int
+    reason: str
+    hop: int
+    held_at_ms: int
+    page: HeldPage | None = None
+    delivery: Delivery | None = None
+
+
 class EventKind(StrEnum):
     """What happened to a slot or one of its deliveries. `schemas/states.py` merges them in any order."""
 
@@ -457,6 +489,7 @@ Message = (
     | CampaignControl
     | ReleasedPage
     | Delivery
+    | Held
     | StatusBatch
     | DeliveryState
     | CampaignProgress
@@ -468,4 +501,4 @@ Message = (
     | InboxMessage
     | LeaderRecord
 )
-"""Everything that has a schema of its own (Contact, Device, Recipient, StatusEvent are parts)."""
+"""Everything that has a schema of its own (Contact, Device, HeldPage, Recipient, StatusEvent are parts)."""

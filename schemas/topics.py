@@ -160,7 +160,7 @@ class Topics:
         )
         yield _spec(self.pages, "tenant/campaign:page", "ReleasedPage", _kept(7))
         yield _spec(self.cursor, campaign, "CampaignCursor", _compacted())
-        yield _spec(self.hold, "hold id, ends in #hop", "ReleasedPage or Delivery", _compacted())
+        yield _spec(self.hold, "hold id, ends in #hop", "Held", _compacted())
         yield _spec(self.leader, "none", "LeaderRecord", _compacted(), 1, 1)
 
     def _lane_specs(self) -> Iterator[TopicSpec]:

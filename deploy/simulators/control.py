@@ -1,6 +1,7 @@
 """What a person or a test asks the simulators: the ledger, the newest messages, the faults. JSON over HTTP.
 
 GET  /ledger                    summary; ?keys=1 one JSON line per key; ?key=KEY the calls and sends of one key
+GET  /ledger/marks              what came by the name its text begins with, `marks.py`; ?since=SECONDS only from then on
 POST /ledger/reset              forget everything
 GET  /messages                  the newest calls in full; ?to=ADDRESS, ?service=/send only those
 GET  /faults   POST /faults     {"service": "/send" | "smtp" | "*", ...}; DELETE /faults: back to the start
@@ -33,6 +34,8 @@ class Control:
         match method, path:
             case "GET", "/ledger":
                 return self._show_ledger(parse_qs(urlsplit(url).query))
+            case "GET", "/ledger/marks":
+                return self._show_marks(parse_qs(urlsplit(url).query))
             case "POST", "/ledger/reset":
                 self._ledger.reset()
                 return _answer(200, {})
@@ -58,6 +61,13 @@ class Control:
         if "keys" in query:
             return list(_chunked(self._lines()))
         return _answer(200, self._ledger.summary())
+
+    def _show_marks(self, query: dict[str, list[str]]) -> list[bytes]:
+        try:
+            since_s = float(query.get("since", ["0"])[0])
+        except ValueError:
+            return _answer(400, {"error": "since: must be seconds since 1970"})
+        return _answer(200, self._ledger.marks.shown(since_s))
 
     def _lines(self) -> Iterator[str]:
         for name, service in self._ledger.services.items():

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import httptools
 import orjson
 
+from deploy.simulators import marks
 from deploy.simulators.callbacks import Callbacks
 from deploy.simulators.faults import DROP_REPLY, HANG, Board, Faults
 from deploy.simulators.ledger import Ledger, Message, Service, short_hash
@@ -58,6 +59,8 @@ class _Call(NamedTuple):
     reference: str
     already_sent: bool
     keep_alive: bool
+    at_s: float
+    mark: marks.Mark | None
 
 
 class HttpProvider(asyncio.Protocol):
@@ -144,7 +147,8 @@ class HttpProvider(asyncio.Protocol):
         number = service.begin(key, now_s)
         service.messages.append(Message(now_s, key_text, message))
         to, reference = str(message.get("to", "")), str(message.get("reference", ""))
-        return _Call(service, name, faults, key, number, to, reference, already, request.keep_alive)
+        mark = marks.read(message.get("text"))
+        return _Call(service, name, faults, key, number, to, reference, already, request.keep_alive, now_s, mark)
 
     def _settle(self, call: _Call) -> None:
         """Decides the call's fate now; tells it after the answer's delay."""
@@ -162,7 +166,9 @@ class HttpProvider(asyncio.Protocol):
     def _accept(self, call: _Call) -> bytes:
         message_id = self._world.ids()
         if not call.already_sent:
-            call.service.sent(call.key, short_hash(call.to))
+            is_new = call.service.sent(call.key, short_hash(call.to))
+            if call.mark is not None:
+                self._world.ledger.marks.add(call.mark, call.at_s, is_new)
             self._world.callbacks.schedule(call.name, call.faults, call.key, call.number, call.reference, message_id)
         body = b'{"id":"%b"}' % message_id.encode()
         return _DONE % (len(body), body)

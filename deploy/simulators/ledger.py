@@ -3,6 +3,7 @@
 A *call* is a request the provider read. A *send* is a call after which the person has the message: accepted,
 whether or not the answer came back. Everything is counted per service (an HTTP path, or "smtp").
 Keys and recipients are kept as 8-byte hashes, so a million of them fit into 200 MB.
+Texts that begin with a mark are counted by its name as well: `marks.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from deploy.simulators.marks import Marks
+
 MESSAGES_KEPT = 200
 SECONDS_KEPT = 7200
 _CALL = 1 << 20
 """A key's entry counts calls above, sends below this bit."""
 _SENDS = _CALL - 1
+_ONE = {_CALL: _CALL, _CALL + 1: _CALL + 1}
+"""The entries of nearly all keys, called once: each is one object, not one a key."""
 
 
 def short_hash(text: str) -> int:
@@ -49,6 +54,8 @@ class Service:
         self._recipients: set[int] = set()
         self._keys_sent = 0
         self._rate: Counter[int] = Counter()
+        self._last_second: deque[float] = deque()
+        self._most_in_a_second = 0
 
     def begin(self, key: int, now_s: float) -> int:
         """A call was read; which call of its key it is, from 1."""
@@ -56,21 +63,22 @@ class Service:
         self.in_flight += 1
         if self.in_flight > self.max_in_flight:
             self.max_in_flight = self.in_flight
-        self._count_second(int(now_s))
+        self._count_second(now_s)
         entry = self._keys.get(key, 0) + _CALL
-        self._keys[key] = entry
+        self._keys[key] = _ONE.get(entry, entry)
         return entry // _CALL
 
-    def sent(self, key: int, recipient: int) -> None:
-        """The person has it now, possibly once more."""
+    def sent(self, key: int, recipient: int) -> bool:
+        """The person has it now, possibly once more; True when it is the first time."""
         entry = self._keys.get(key, 0)
-        self._keys[key] = entry + 1
+        self._keys[key] = _ONE.get(entry + 1, entry + 1)
         self.sends += 1
         self._recipients.add(recipient)
         if entry & _SENDS:
             self.repeats += 1
-        else:
-            self._keys_sent += 1
+            return False
+        self._keys_sent += 1
+        return True
 
     def end(self, answer: str) -> None:
         """The call is over: a status, "hung" or "dropped"."""
@@ -97,13 +105,21 @@ class Service:
             "max_in_flight": self.max_in_flight,
             "answers": dict(self.answers),
             "max_per_second": max(self._rate.values(), default=0),
+            "most_in_a_second": self._most_in_a_second,
             "per_second": {str(second): count for second, count in sorted(self._rate.items())[-120:]},
         }
 
-    def _count_second(self, second: int) -> None:
-        self._rate[second] += 1
+    def _count_second(self, now_s: float) -> None:
+        """By the clock's seconds, and in the second that ends now, wherever that one began."""
+        self._rate[int(now_s)] += 1
         if len(self._rate) > SECONDS_KEPT:
             del self._rate[min(self._rate)]
+        recent = self._last_second
+        recent.append(now_s)
+        while recent[0] <= now_s - 1.0:
+            recent.popleft()
+        if len(recent) > self._most_in_a_second:
+            self._most_in_a_second = len(recent)
 
 
 class Ledger:
@@ -112,6 +128,7 @@ class Ledger:
     def __init__(self) -> None:
         self.services: dict[str, Service] = {}
         self.callbacks: Counter[str] = Counter()
+        self.marks = Marks()
 
     def service(self, name: str) -> Service:
         found = self.services.get(name)
@@ -123,6 +140,7 @@ class Ledger:
         """Forgets everything; calls still in flight end in a book nobody reads."""
         self.services.clear()
         self.callbacks.clear()
+        self.marks.clear()
 
     def summary(self) -> dict[str, Any]:
         """Sums over all services, then each of them."""

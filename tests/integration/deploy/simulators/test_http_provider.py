@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -169,6 +170,19 @@ async def test_keys_are_listed_and_messages_kept_for_reading(client: aiohttp.Cli
     assert [line["sends"] for line in lines] == [1, 1, 1]
     async with client.get(f"{simulator}/messages", params={"to": "+492"}) as answer:
         assert [m["key"] for m in await answer.json()] == ["k2"]
+
+
+async def test_a_marked_message_is_counted_by_its_name_and_timed(client: aiohttp.ClientSession, simulator: str) -> None:
+    wished_s = time.time() - 2.0
+    message = {"delivery_key": "k1", "channel": "push", "to": "+491", "text": f"#code@{wished_s:.6f} Your code is 1"}
+    for _ in range(2):
+        async with client.post(f"{simulator}/send", json=message) as answer:
+            assert answer.status == 202
+    [(name, told)] = (await _ledger(client, simulator, "/marks")).items()
+    assert (name, told["sends"], told["distinct"], told["repeats"]) == ("code", 2, 1, 1)
+    [[came_s, wait_s]] = told["waits"]
+    assert 2.0 <= wait_s < 10.0 and came_s == pytest.approx(wished_s + wait_s)
+    assert (await _ledger(client, simulator, f"/marks?since={came_s + 10}"))["code"]["waits"] == []
 
 
 async def test_broken_input_is_answered_not_counted(client: aiohttp.ClientSession, simulator: str) -> None:

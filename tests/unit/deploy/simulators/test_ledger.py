@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from deploy.simulators.ledger import Ledger, short_hash
 
 ANNA, BEN = short_hash("+491"), short_hash("+492")
@@ -34,11 +36,23 @@ def test_totals_are_the_sum_of_all_services_and_reset_forgets() -> None:
     assert ledger.summary()["services"] == {}
 
 
-def test_a_million_keys_fit() -> None:
-    import sys
-
+def test_the_most_in_a_second_is_found_wherever_that_second_begins() -> None:
     service = Ledger().service("/send")
-    for key in range(100_000):
-        service.begin(key << 32, 0.0)
-    by_key = service._keys
-    assert sys.getsizeof(by_key) + 64 * len(by_key) < 20_000_000  # so 200 MB for a million
+    for key, at_s in enumerate((0.0, 0.9, 1.1, 1.5, 1.8, 3.0)):
+        service.begin(key, at_s)
+    assert service.summary()["most_in_a_second"] == 4
+
+
+def test_a_million_keys_fit() -> None:
+    """200 MB, keys and recipients together."""
+    count = 100_000
+    tracemalloc.start()
+    service = Ledger().service("/send")
+    for number in range(count):
+        key = short_hash(f"default/campaign/user-{number}")
+        service.begin(key, number / 2_000)
+        service.sent(key, short_hash(f"token-{number}"))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert service.summary()["distinct_recipients"] == count
+    assert held / count < 200

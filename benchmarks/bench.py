@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks import cost
+from deploy import cost
 from deploy.local.stack import Stack
 
 SMALLEST = 200

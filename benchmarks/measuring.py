@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cost import Meter
 from benchmarks.provider import Provider
+from deploy.cost import Meter
 
 
 @dataclass(frozen=True, slots=True)

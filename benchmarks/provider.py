@@ -13,8 +13,9 @@ from typing import Any
 
 import trustme
 
-from benchmarks import cost, programs
+from benchmarks import programs
 from benchmarks.programs import NotMeasured
+from deploy import cost
 from deploy.local import places
 
 LOOK_S = 0.02

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import redis
 
-from benchmarks import cost, log, programs
+from benchmarks import log, programs
 from benchmarks.bench import Bench
 from benchmarks.programs import NotMeasured, Program
-from deploy import catalogue, settings
+from deploy import catalogue, cost, settings
 from deploy.local import places
 from schemas.topics import Topics
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import claims_seen, client, cost, load, log, site
+from benchmarks import claims_seen, client, load, log, site
 from benchmarks.bench import Bench, Outcome
 from benchmarks.cases import sender
 from benchmarks.cases.status import SIZES
 from benchmarks.measuring import Span
 from benchmarks.site import Outside, Site
+from deploy import cost
 from deploy.local import places
 from schemas import codec
 from schemas.messages import StatusBatch

@@ -12,11 +12,12 @@ from typing import Any
 
 import orjson
 
-from benchmarks import cost, load, log, measuring, peers, programs, provider, site
+from benchmarks import load, log, measuring, peers, programs, provider, site
 from benchmarks.bench import Bench, Outcome
 from benchmarks.measuring import Spent
 from benchmarks.provider import Provider
 from benchmarks.site import Outside, Site
+from deploy import cost
 from schemas.messages import Channel
 from schemas.records import Outgoing
 

@@ -85,7 +85,7 @@ async def start(door: Door) -> None:
         "template": "newsletter",
         "params": {"title": "Spring sale", "offer": "a third off every kettle"},
     }
-    answer = await door.start_campaign(wish)
+    answer = await door.start_campaign(wish, people.audience_lines)
     must(answer["expected"] == people.AUDIENCE, f"the 202 expects {answer['expected']} recipients")
     told = await door.campaign(CAMPAIGN_ID)
     must(told["status"] not in FINISHED, f"right after its 202 a campaign is {told['status']}")

@@ -1,21 +1,24 @@
-"""The demo as an upstream team: it talks to the HTTP API only, and waits when it is asked to."""
+"""An upstream team: it talks to the HTTP API only, and waits when it is asked to."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
-from deploy.demo import people
 from schemas.errors import Transient
 
 PATIENCE = 60
-"""Times an answer 503 is believed; each names how long to wait."""
+"""Times an answer 503, or 409 for a request that still runs, is believed; each names how long to wait."""
 LOADERS = 16
+UPLOAD_WITHIN_S = 3600
+LINES_A_CHUNK = 500
+AGAIN_AFTER_S = 0.5
 
 
 class Untrue(Exception):
@@ -29,11 +32,12 @@ def must(holds: bool, what: str) -> None:
 
 
 class Door:
-    """A client of the API."""
+    """A client of the API. forgives: asks again also where the connection was lost."""
 
-    def __init__(self, client: aiohttp.ClientSession, base: str) -> None:
+    def __init__(self, client: aiohttp.ClientSession, base: str, forgives: bool = False) -> None:
         self._client = client
         self._base = base
+        self._forgiven: tuple[type[Exception], ...] = (aiohttp.ClientError, TimeoutError) if forgives else ()
 
     async def load(self, profiles: Iterable[dict[str, Any]]) -> int:
         """Stores profiles, some at a time; how many."""
@@ -65,9 +69,12 @@ class Door:
         found: dict[str, Any] = await self._ask("GET", f"/v1/users/{quote(user_id)}/inbox")
         return found
 
-    async def start_campaign(self, campaign: dict[str, Any]) -> dict[str, Any]:
-        """Streams the audience as a file would be; never held in memory as a whole."""
-        answer: dict[str, Any] = await self._ask("POST", "/v1/campaigns", body=lambda: _upload(campaign))
+    async def start_campaign(self, campaign: dict[str, Any], lines: Callable[[], Iterator[bytes]]) -> dict[str, Any]:
+        """Streams the audience as a file would be; never held in memory as a whole. lines: begins anew each time."""
+        patient = aiohttp.ClientTimeout(total=UPLOAD_WITHIN_S)
+        answer: dict[str, Any] = await self._ask(
+            "POST", "/v1/campaigns", body=lambda: _upload(campaign, lines()), timeout=patient
+        )
         return answer
 
     async def campaign(self, campaign_id: str) -> dict[str, Any]:
@@ -81,17 +88,20 @@ class Door:
     async def _ask(self, method: str, path: str, body: Callable[[], Any] | None = None, **options: Any) -> Any:
         """The answer. body: makes what is sent, anew for each try.
 
-        Raises Untrue for a 4xx, since the demo asks for nothing wrong; Transient when 503 never ends.
+        Raises Untrue for a 4xx, since nothing wrong is asked for; Transient when 503 never ends.
         """
         for _ in range(PATIENCE):
             sent = {"data": body()} if body is not None else {}
-            async with self._client.request(method, self._base + path, **sent, **options) as answer:
-                if answer.status == 503:
-                    await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
-                    continue
-                must(answer.status < 400, f"{method} {path} was answered {answer.status}: {await answer.text()}")
-                return await answer.json()
-        raise Transient(f"{method} {path}: still 503 after {PATIENCE} tries")
+            try:
+                async with self._client.request(method, self._base + path, **sent, **options) as answer:
+                    if not _asks_to_wait(answer):
+                        must(answer.status < 400, f"{method} {path}: {answer.status} {await answer.text()}")
+                        return await answer.json()
+                    again_s = float(answer.headers.get("Retry-After", "1"))
+            except self._forgiven:
+                again_s = AGAIN_AFTER_S
+            await asyncio.sleep(again_s)
+        raise Transient(f"{method} {path}: no answer after {PATIENCE} tries")
 
     async def _text(self, path: str) -> str:
         async with self._client.get(self._base + path) as answer:
@@ -99,20 +109,19 @@ class Door:
             return await answer.text()
 
 
-def _upload(campaign: dict[str, Any]) -> aiohttp.MultipartWriter:
+def _asks_to_wait(answer: aiohttp.ClientResponse) -> bool:
+    return answer.status == 503 or (answer.status == 409 and "Retry-After" in answer.headers)
+
+
+def _upload(campaign: dict[str, Any], audience: Iterator[bytes]) -> aiohttp.MultipartWriter:
     parts = aiohttp.MultipartWriter("form-data")
     definition = parts.append_json(campaign)
     definition.set_content_disposition("form-data", name="campaign")
-    lines = parts.append(_chunks(), {"Content-Type": "application/x-ndjson"})
+    lines = parts.append(_chunks(audience), {"Content-Type": "application/x-ndjson"})
     lines.set_content_disposition("form-data", name="recipients", filename="audience.ndjson")
     return parts
 
 
-async def _chunks() -> AsyncIterator[bytes]:
-    part: list[bytes] = []
-    for line in people.audience_lines():
-        part.append(line)
-        if len(part) == 500:
-            yield b"".join(part)
-            part = []
-    yield b"".join(part)
+async def _chunks(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while part := list(islice(lines, LINES_A_CHUNK)):
+        yield b"".join(part)

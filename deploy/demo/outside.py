@@ -25,6 +25,11 @@ class Outside:
         found: dict[str, Any] = await self._get("/ledger")
         return found
 
+    async def marks(self, since_s: float = 0.0) -> dict[str, dict[str, Any]]:
+        """What came by the name that its text begins with; sends a second and waits only from this time on."""
+        found: dict[str, dict[str, Any]] = await self._get(f"/ledger/marks?since={since_s:.6f}")
+        return found
+
     async def texts(self) -> list[dict[str, Any]]:
         """The newest SMS: when each arrived, and what it says."""
         found: list[dict[str, Any]] = await self._get(f"/messages?service={SMS}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,35 +77,38 @@ class Place:
     environment: dict[str, str]
 
 
-def empty_folder() -> Path:
-    """`.tidings/demo`, without anything of an earlier run."""
-    folder = places.home() / "demo"
+def empty_folder(name: str) -> Path:
+    """`.tidings/<name>`, without anything of an earlier run."""
+    folder = places.home() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
 
 
 def prepare(folder: Path, running: stack.Stack) -> Place:
-    """Chooses ports and writes the settings. On a foreign Kafka or Redis the run keeps to names of its own."""
+    """The demo's own settings."""
+    rates = {"push_per_s": PUSH_PER_S, "mail_per_s": MAIL_PER_S, "sms_per_s": SMS_PER_S}
+    return written(folder, running, _SETTINGS, {"templates": TEMPLATES, **rates})
+
+
+def written(folder: Path, running: stack.Stack, text: str, more: Mapping[str, object]) -> Place:
+    """Chooses ports and writes these settings. On a foreign Kafka or Redis the run keeps to names of its own."""
     token = secrets.token_hex(3)
     is_ours = len(running.logs) == SERVERS
     api_port, callbacks_port, http_port, smtp_port = (places.free_port() for _ in range(4))
     settings = folder / "tidings.toml"
     settings.write_text(
-        _SETTINGS.format(
+        text.format(
             kafka=running.kafka_bootstrap,
             redis=running.redis_url,
             folder=folder,
-            templates=TEMPLATES,
             api_port=api_port,
             callbacks_port=callbacks_port,
             http_port=http_port,
             smtp_port=smtp_port,
-            push_per_s=PUSH_PER_S,
-            mail_per_s=MAIL_PER_S,
-            sms_per_s=SMS_PER_S,
             tenant="default" if is_ours else f"demo-{token}",
             secret=f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}",
+            **more,
         )
     )
     prefix = {} if is_ours else {"TIDINGS_TOPIC_PREFIX": f"demo-{token}."}

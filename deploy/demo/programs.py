@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from deploy import children, ready
 from deploy.demo.place import Place
@@ -21,8 +22,8 @@ STOP_TIMEOUT_S = 60
 
 
 @contextlib.asynccontextmanager
-async def running(place: Place, *words: str) -> AsyncIterator[None]:
-    """`tidings <words>` with the demo's settings, ready; ended with SIGTERM on the way out.
+async def running(place: Place, *words: str) -> AsyncIterator[int]:
+    """`tidings <words>` with the place's settings, ready; its process id. Ended with SIGTERM on the way out.
 
     Raises Misconfigured with the end of its log when it does not come up or does not end cleanly.
     """
@@ -32,7 +33,7 @@ async def running(place: Place, *words: str) -> AsyncIterator[None]:
     try:
         if not await asyncio.wait_for(pipe.wait(), START_TIMEOUT_S):
             raise Misconfigured(f"`tidings {words[0]}` did not start:\n{places.tail(log)}")
-        yield
+        yield child.pid
     finally:
         code = await _stop(child)
     if code != 0:
@@ -68,6 +69,18 @@ async def _stop(child: asyncio.subprocess.Process) -> int:
 
 def kill_worker(place: Place, lane: str) -> int:
     """SIGKILL to the sender of this lane, as a machine would lose it; its process id."""
-    pid = int(json.loads((place.logs / "processes.json").read_text())[f"work-{lane}"])
+    pid = roles(place)[f"work-{lane}"]
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def roles(place: Place) -> dict[str, int]:
+    """Every role that runs now, and its process."""
+    found: dict[str, int] = json.loads((place.logs / "processes.json").read_text())
+    return found
+
+
+def at_work(place: Place) -> dict[str, dict[str, Any]]:
+    """Those of them that said that they can work: `pid`, and `metrics`, where their numbers are."""
+    found: dict[str, dict[str, Any]] = json.loads((place.logs / "metrics.json").read_text())
+    return found

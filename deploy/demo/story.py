@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from typing import Any
 
 import aiohttp
@@ -15,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy import settings
-from deploy.demo import campaign, judge, outside, people, place, programs, singles
+from deploy.demo import campaign, judge, narrating, outside, people, place, programs, singles
 from deploy.demo.door import Door, Untrue
+from deploy.demo.narrating import Narrator
 from deploy.demo.outside import Outside
 from deploy.demo.place import Place
-from deploy.local import places, stack
+from deploy.local import stack
 
 REQUEST_TIMEOUT_S = 60
 
@@ -27,7 +27,7 @@ REQUEST_TIMEOUT_S = 60
 def run() -> int:
     """The exit code."""
     narrator = Narrator(Console())
-    folder = place.empty_folder()
+    folder = place.empty_folder("demo")
     narrator.say("Tidings demo. Starting Kafka and Redis (the first time this fetches them)")
     try:
         with stack.running(folder, os.environ) as running:
@@ -44,17 +44,6 @@ def run() -> int:
     return 0 if verdict.holds() else 1
 
 
-class Narrator:
-    """Tells the story on the terminal, with the seconds since its beginning."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._began_s = time.monotonic()
-
-    def say(self, text: str) -> None:
-        self.console.print(f"{time.monotonic() - self._began_s:5.0f} s  {text}", highlight=False, markup=False)
-
-
 async def _whole(chosen: Place, narrator: Narrator) -> judge.Verdict:
     fate = f'{{"answer_ms": {place.ANSWER_MS}}}'
     async with programs.running(chosen, "simulate", "--faults", fate), programs.running(chosen, "up"):
@@ -64,7 +53,7 @@ async def _whole(chosen: Place, narrator: Narrator) -> judge.Verdict:
             try:
                 return await _story(chosen, Door(client, chosen.api), Outside(client, chosen.outside), narrator)
             except (Untrue, TimeoutError):
-                _show_logs(chosen, narrator.console)
+                narrating.show_logs(chosen, narrator.console)
                 raise
 
 
@@ -136,11 +125,3 @@ def _table(told: dict[str, Any], sent: singles.Singles, latencies_s: dict[str, A
     for name, value in rows.items():
         table.add_row(name, value)
     return table
-
-
-def _show_logs(chosen: Place, console: Console) -> None:
-    """The end of what the supervisor said, and of every process that complained."""
-    for log in (chosen.folder / "up.log", *sorted(chosen.logs.glob("*.log"))):
-        lines = [line for line in places.tail(log, 400).splitlines() if '"error"' in line or "Traceback" in line]
-        if lines or log.name == "up.log":
-            console.print(f"--- {log.name}\n{places.tail(log, 12)}", highlight=False, markup=False)

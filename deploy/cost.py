@@ -29,9 +29,21 @@ def threads_s(pid: int) -> dict[str, float]:
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory the process ever had resident."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    """The most memory the process ever had resident; 0.0 once it is gone."""
+    with suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return int(found[1]) / 1024 if found else 0.0
+    return 0.0
+
+
+def children(pid: int) -> list[int]:
+    """The processes it started that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def listener(port: int) -> int | None:

@@ -1,7 +1,8 @@
 """What operators want of each campaign, in memory: asked before every call, so a pause or cancel holds within 2 s.
 
 Follows all of `campaign.control` from its start; `lane_worker` sees no lane record before `load` returned.
-A cancel has a key of its own on the topic: no later pause or resume undoes it.
+A cancel has a key of its own on the topic: no later pause or resume undoes it. A pace or a weight changes nothing
+here: dispatch lets go accordingly.
 """
 
 from __future__ import annotations
@@ -53,5 +54,7 @@ class Controls:
                 self._paused.add(campaign)
             case CampaignOrder.RUNNING:
                 self._paused.discard(campaign)
+            case CampaignOrder.PACE | CampaignOrder.WEIGHT:
+                return
         metrics.CONTROL_CAMPAIGNS.labels("paused").set(len(self._paused))
         metrics.CONTROL_CAMPAIGNS.labels("cancelled").set(len(self._cancelled))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from schemas.messages import Channel
+from schemas.messages import CampaignOrder, Channel
 
 SLOTS_PER_ROW = 16
 """Singles per status row; a campaign row holds one page."""
@@ -241,6 +241,17 @@ def campaign_key(tenant: str, campaign_id: str) -> str:
 def cancel_key(tenant: str, campaign_id: str) -> str:
     """The cancel's own key on `campaign.control`: a later pause or resume cannot overwrite it."""
     return campaign_key(tenant, campaign_id) + "#cancel"
+
+
+def control_key(tenant: str, campaign_id: str, order: CampaignOrder) -> str:
+    """Record key of an order: pause and resume share one, every other kind has its own."""
+    match order:
+        case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
+            return campaign_key(tenant, campaign_id)
+        case CampaignOrder.CANCELLED:
+            return cancel_key(tenant, campaign_id)
+        case CampaignOrder.PACE | CampaignOrder.WEIGHT:
+            return f"{campaign_key(tenant, campaign_id)}#{order.value}"
 
 
 def page_key(tenant: str, campaign_id: str, page: int) -> str:

@@ -131,20 +131,30 @@ class CampaignRequested:
 
 
 class CampaignOrder(StrEnum):
-    """What an operator last wanted of a campaign. Cancel has a key of its own and is never undone."""
+    """What an operator last wanted of a campaign. Cancel has a key of its own and is never undone; so have the
+    pace and the weight, which therefore neither undo a pause nor are undone by one.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"
     CANCELLED = "cancelled"
+    PACE = "pace"
+    WEIGHT = "weight"
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignControl:
+    """One order, under the key of its kind (`keys.control_key`); of each kind the newest counts.
+
+    pace_per_s counts in a PACE only (0: no limit of its own), weight in a WEIGHT only.
+    """
+
     tenant: str
     campaign_id: str
     order: CampaignOrder
     pace_per_s: int
     at_ms: int
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +396,11 @@ class CampaignStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CampaignState:
-    """Public contract on `campaign.state`, keyed by campaign. `finished_at` is latched once set."""
+    """Public contract on `campaign.state`, keyed by campaign. `finished_at` is latched once set.
+
+    progress_at: when it last moved: let go, finished, started or resumed. waits_for: a
+    `standstill.WaitsFor`; None while it moves.
+    """
 
     tenant: str
     campaign_id: str
@@ -405,6 +419,8 @@ class CampaignState:
     accepted_at: int
     finished_at: int | None
     at: int
+    progress_at: int | None = None
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

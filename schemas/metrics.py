@@ -37,6 +37,7 @@ CAMPAIGNS_ACCEPTED = _counter("campaigns_accepted", "Campaigns accepted into the
 RECIPIENTS_ACCEPTED = _counter("recipients_accepted", "Recipients of accepted campaigns", "tenant")
 REFUSED = _counter("refused", "Requests refused at the door, by HTTP status", "status")
 REPLAYED = _counter("idempotent_replays", "Requests answered from a stored answer", "tenant")
+CAMPAIGN_ORDERS = _counter("campaign_orders", "Orders to campaigns that were accepted", "tenant", "order")
 IDEMPOTENCY_UNCHECKED = _counter("idempotency_unchecked", "Requests accepted while Redis was away", "tenant")
 HTTP_SECONDS = _histogram("http_seconds", "Time to answer a request", _FAST_S, "route", "status")
 CALLBACKS = _counter("callbacks", "Callbacks by what became of them at the door", "provider", "result")
@@ -51,6 +52,7 @@ PUBLISH_SECONDS = _histogram("publish_seconds", "From handing over a batch of re
 # Across: route, dispatch, fan-out
 ROUTED = _counter("routed", "Single notifications that got their plan", "priority")
 PLANNED = _counter("deliveries_planned", "Deliveries put into a lane by route or fan-out", "channel", "priority")
+PUT_INTO_HOLD = _counter("put_into_hold", "Deliveries put into hold by route or a worker", "topic", "reason")
 PAGES_RELEASED = _counter("pages_released", "Campaign pages let go by dispatch", "tenant")
 PAGES_FANNED_OUT = _counter("pages_fanned_out", "Campaign pages turned into deliveries")
 PAGE_SECONDS = _histogram("page_seconds", "Time to fan out one page, until all its records are in the log", _FAST_S)
@@ -59,6 +61,9 @@ LANE_RATE = _gauge("lane_rate_per_s", "Rate at which dispatch fills a lane", "la
 LEADER = _gauge("dispatch_leader", "1 in the process that leads dispatch")
 CAMPAIGNS_RUNNING = _gauge("campaigns_running", "Campaigns with pages still to release")
 CAMPAIGNS_COMPLETED = _counter("campaigns_completed", "Campaigns whose every recipient has an outcome", "status")
+CAMPAIGNS_STALLED = _gauge(
+    "campaigns_stalled", "Campaigns that should move and have not for 15 minutes, by what they wait for", "waits_for"
+)
 
 # Out: the send
 CLAIMS = _counter("claims", "Claims by their answer", "lane", "answer")

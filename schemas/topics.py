@@ -156,7 +156,10 @@ class Topics:
         yield _spec(self.audience, campaign, "AudiencePage", _kept(30))
         yield _spec(self.campaign_requests, campaign, "CampaignRequested", _kept(30), keyed=True)
         yield _spec(
-            self.campaign_control, "tenant/campaign, cancel: tenant/campaign#cancel", "CampaignControl", _compacted()
+            self.campaign_control,
+            "tenant/campaign; #cancel, #pace, #weight behind it",
+            "CampaignControl",
+            _compacted(),
         )
         yield _spec(self.pages, "tenant/campaign:page", "ReleasedPage", _kept(7))
         yield _spec(self.cursor, campaign, "CampaignCursor", _compacted())

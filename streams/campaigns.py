@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from schemas import codec, keys, messages
+from schemas import codec, keys, messages, standstill
 from schemas.counts import Totals, totals
 from schemas.errors import Poison
 from schemas.messages import CampaignCursor, CampaignOrder, CampaignRequested, CampaignState, CampaignStatus
 from schemas.policies import Policies
 from schemas.records import Record
+from schemas.standstill import WaitsFor
 from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -27,13 +28,19 @@ FINISHED_KEPT_MS = 31 * DAY_MS
 
 @dataclass(slots=True)
 class Campaign:
-    """One campaign as the log tells it. request is None while only a stray part of it has been seen."""
+    """One campaign as the log tells it. request is None while only a stray part of it has been seen.
+
+    control: the newest pause or resume. has_provider: whether it could go out, when that was last asked.
+    """
 
     key: str
     request: CampaignRequested | None = None
     cursor: CampaignCursor | None = None
     control: messages.CampaignControl | None = None
+    ordered_pace: messages.CampaignControl | None = None
+    ordered_weight: messages.CampaignControl | None = None
     is_cancelled: bool = False
+    has_provider: bool = True
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
     state: CampaignState | None = None
 
@@ -47,9 +54,17 @@ class Campaign:
 
     @property
     def pace_per_s(self) -> int:
-        """The pace last ordered; 0 = no limit of its own."""
-        asked = self.request.pace_per_s if self.request is not None else 0
-        return self.control.pace_per_s or asked if self.control is not None else asked
+        """The pace last ordered, or that of the request; 0 = no limit of its own."""
+        if self.ordered_pace is not None:
+            return self.ordered_pace.pace_per_s
+        return self.request.pace_per_s if self.request is not None else 0
+
+    @property
+    def weight(self) -> int:
+        """Its share beside other campaigns of its tenant, as last ordered or requested; 1 at least."""
+        if self.ordered_weight is not None:
+            return max(1, self.ordered_weight.weight)
+        return max(1, self.request.weight) if self.request is not None else 1
 
     @property
     def next_page(self) -> int:
@@ -103,11 +118,13 @@ def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: in
     finished_at = before.finished_at if before is not None else None
     if finished_at is None and counts.finished >= request.recipients:
         finished_at = now_ms
+    now_is = status(campaign, request, counts, now_ms)
+    progress_at = _progress_at(campaign, counts, now_is, now_ms)
     return CampaignState(
         tenant=request.tenant,
         campaign_id=request.campaign_id,
         template=request.template,
-        status=status(campaign, request, counts, now_ms),
+        status=now_is,
         expected=request.recipients,
         released=campaign.released,
         finished=counts.finished,
@@ -121,7 +138,35 @@ def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: in
         accepted_at=request.accepted_at_ms,
         finished_at=finished_at,
         at=now_ms,
+        progress_at=progress_at,
+        waits_for=None if finished_at else _waits_for(campaign, request, counts, now_is, now_ms - progress_at),
     )
+
+
+def _progress_at(campaign: Campaign, counts: Totals, now_is: CampaignStatus, now_ms: int) -> int:
+    """When it last moved. A start, a resume or a cancel is a move: what follows it has its time again."""
+    before = campaign.state
+    if before is None or before.progress_at is None:
+        return now_ms
+    moved = (before.released, before.finished, before.status) != (campaign.released, counts.finished, now_is)
+    return now_ms if moved else before.progress_at
+
+
+def _waits_for(
+    campaign: Campaign, request: CampaignRequested, counts: Totals, now_is: CampaignStatus, still_ms: int
+) -> WaitsFor | None:
+    match now_is:
+        case CampaignStatus.PAUSED:
+            return WaitsFor.RESUME
+        case CampaignStatus.SCHEDULED:
+            return WaitsFor.START
+    if still_ms < standstill.WAITS_AFTER_MS:
+        return None
+    if now_is is CampaignStatus.RUNNING and not campaign.has_provider:
+        return WaitsFor.PROVIDER
+    if campaign.released > max(counts.planned, counts.finished):
+        return WaitsFor.FAN_OUT
+    return WaitsFor.SENDERS if campaign.released > counts.finished else WaitsFor.ROOM
 
 
 def differs(one: CampaignState, other: CampaignState) -> bool:
@@ -215,10 +260,15 @@ class Campaigns:
     def _control(self, raw: bytes) -> Campaign:
         control = codec.decode(raw, messages.CampaignControl)
         campaign = self._of(control.tenant, control.campaign_id)
-        if control.order is CampaignOrder.CANCELLED:
-            campaign.is_cancelled = True
-        else:
-            campaign.control = control
+        match control.order:
+            case CampaignOrder.CANCELLED:
+                campaign.is_cancelled = True
+            case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
+                campaign.control = control
+            case CampaignOrder.PACE:
+                campaign.ordered_pace = control
+            case CampaignOrder.WEIGHT:
+                campaign.ordered_weight = control
         return campaign
 
     def _progress(self, raw: bytes) -> Campaign:

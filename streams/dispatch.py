@@ -35,6 +35,7 @@ from streams.grants import Grants
 from streams.leader import Leadership
 from streams.page_reader import PageAt, ReadAhead
 from streams.release import Candidate, Released, Releases
+from streams.stalls import Stalls
 from streams.ticks import Ticks
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class Dispatch:
         self._stopping = asyncio.Event()
         self.followed = asyncio.Event()
         self._forgot_at_ms = clock.now_ms()
+        self._stalls = Stalls(releases)
 
     async def run(self) -> None:
         """Returns after stop()."""
@@ -138,6 +140,8 @@ class Dispatch:
             if end is None and isinstance(found, Candidate):
                 running.append(found)
         metrics.CAMPAIGNS_RUNNING.set(sum(c.campaign.next_page < c.request.pages for c in running))
+        self._stalls.tell((campaign for campaign, _ in unfinished), now_ms)
+        await self._stalls.ask(running, now_ms)
         released = await self._releases.next(running)
         await self._let_go(released, epoch)
         if released.tokens:

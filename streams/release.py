@@ -118,6 +118,16 @@ class Releases:
         use = lanes.use(request, policy, self._topics, self._served)
         return Candidate(campaign, request, use) if use.lanes else Reason.NO_PROVIDER
 
+    async def has_provider(self, candidate: Candidate) -> bool:
+        """Whether its pages could go out now: each channel it is sent on is usable, or any that it falls back to.
+
+        Raises Transient (StoreDown when Redis does not answer).
+        """
+        use = candidate.use
+        rates = {channel: await self._provider_rate(channel) for channel in use.lanes.values()}
+        sent = [rates[channel] > 0 for channel in use.sent.values()]
+        return all(sent) if sent else any(rate > 0 for rate in rates.values())
+
     async def next(self, running: Sequence[Candidate]) -> Released:
         """What goes now. running: every campaign whose pages may go out or be on their way.
 
@@ -209,7 +219,7 @@ class Releases:
             candidate = going.candidate
             size = self._ahead.size(candidate.campaign, candidate.request)
             if going.fits(size, now_s) and self._within_pace(candidate.campaign, now_s):
-                yield Claimant(key, candidate.request.tenant, max(1, candidate.request.weight), size)
+                yield Claimant(key, candidate.request.tenant, candidate.campaign.weight, size)
 
     def _grant_claimants(self, wanted: Mapping[str, int], lane: lanes.Lane) -> Iterator[Claimant]:
         now_s = self._clock.steady_s()

@@ -61,6 +61,12 @@ async def test_a_cancel_is_never_undone_by_a_later_pause_or_resume() -> None:
         assert await known(cancel, ordered(later)) is CampaignOrder.CANCELLED
 
 
+async def test_a_pace_or_a_weight_neither_resumes_nor_pauses() -> None:
+    for order in (CampaignOrder.PACE, CampaignOrder.WEIGHT):
+        assert await known(ordered(CampaignOrder.PAUSED), ordered(order)) is CampaignOrder.PAUSED
+        assert await known(ordered(order)) is CampaignOrder.RUNNING
+
+
 async def test_an_unreadable_order_changes_nothing() -> None:
     garbage = Record(TOPICS.campaign_control, 0, 1, b"default/spring", b"\x00nonsense", (), 0)
     tombstone = Record(TOPICS.campaign_control, 0, 2, b"default/spring", None, (), 0)

@@ -1,10 +1,12 @@
 """When a campaign is complete, and what it is called."""
 
 from dataclasses import replace
+from itertools import permutations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas import codec
 from schemas.messages import (
     CampaignControl,
     CampaignCursor,
@@ -12,13 +14,21 @@ from schemas.messages import (
     CampaignProgress,
     CampaignState,
     CampaignStatus,
+    Message,
 )
+from schemas.records import Record
+from schemas.topics import Topics
 from streams import campaigns
 from streams.campaigns import Campaign
 from tests.doubles.campaigns import request
 from tests.doubles.manual_clock import START_MS
 
 REQUEST = request(recipients=250)
+TOPICS = Topics()
+
+
+def record(topic: str, message: Message) -> Record:
+    return Record(topic, 0, 0, b"default/spring", codec.encode(message), (), 0)
 
 
 def progress(partition: int, **outcomes: int) -> CampaignProgress:
@@ -90,8 +100,56 @@ def test_a_pace_ordered_later_replaces_that_of_the_request() -> None:
     found = campaign()
     found.request = replace(REQUEST, pace_per_s=50)
     assert found.pace_per_s == 50
-    found.control = CampaignControl("default", "spring", CampaignOrder.RUNNING, 10, START_MS)
+    found.ordered_pace = CampaignControl("default", "spring", CampaignOrder.PACE, 10, START_MS)
     assert found.pace_per_s == 10
+    found.ordered_pace = CampaignControl("default", "spring", CampaignOrder.PACE, 0, START_MS)
+    assert found.pace_per_s == 0, "the limit was lifted"
+
+
+def test_orders_of_different_kinds_do_not_undo_each_other_in_any_order() -> None:
+    paused = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    pace = CampaignControl("default", "spring", CampaignOrder.PACE, 10, START_MS)
+    weight = CampaignControl("default", "spring", CampaignOrder.WEIGHT, 0, START_MS, 7)
+    for orders in permutations((paused, pace, weight)):
+        known = campaigns.Campaigns(TOPICS, {})
+        known.on_record(record(TOPICS.campaign_requests, replace(REQUEST, weight=3)))
+        for order in orders:
+            known.on_record(record(TOPICS.campaign_control, order))
+        [(found, _)] = known.unfinished()
+        assert (found.is_paused, found.pace_per_s, found.weight) == (True, 10, 7)
+
+
+def test_what_an_idle_campaign_waits_for_is_told() -> None:
+    found = campaign(released=False)
+    found.state = told(found)
+    later = START_MS + 11_000
+    assert told(found, START_MS + 9_000).waits_for is None, "a look, a page and its sends take seconds"
+    assert told(found, later).waits_for == "room"
+    found.has_provider = False
+    assert told(found, later).waits_for == "provider"
+    found.control = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    assert told(found).waits_for == "resume"
+
+
+def test_a_page_without_a_plan_waits_for_fan_out_and_one_with_plans_for_the_senders() -> None:
+    found = campaign(progress(0, sent=0))
+    found.state = told(found)
+    later = START_MS + 11_000
+    assert told(found, later).waits_for == "fan_out"
+    found.progress[0] = replace(progress(0, sent=0), planned=250)
+    assert told(found, later).waits_for == "senders"
+    found.progress[0] = replace(progress(0, sent=1), planned=250)
+    moved = told(found, later)
+    assert (moved.waits_for, moved.progress_at) == (None, later)
+
+
+def test_a_pause_of_hours_is_no_stall_after_the_resume() -> None:
+    found = campaign()
+    found.state = told(found)
+    found.control = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    found.state = told(found, START_MS + 1_000)
+    found.control = replace(found.control, order=CampaignOrder.RUNNING)
+    assert told(found, START_MS + 7_200_000).progress_at == START_MS + 7_200_000
 
 
 def test_only_what_people_see_makes_news() -> None:

@@ -18,7 +18,7 @@ _RETRIES = (Kind.RETRY, Kind.UNKNOWN)
 
 
 class OutcomeJudge:
-    """Judges the outcomes of calls. A wait longer than the longest tier is cut to it until there is a hold."""
+    """Judges the outcomes of calls."""
 
     def __init__(
         self, clock: Clock, rng: random.Random, budget: RetryBudget, options: ladder.LadderOptions = ladder.DEFAULT
@@ -36,18 +36,15 @@ class OutcomeJudge:
             return Verdict(EventKind.SENT, now_ms, provider=provider, provider_id=outcome.provider_id, called=True)
         over = outcome.kind in _RETRIES and not self._budget.allows(*seat.breaker.recent)
         found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, self._options, over_budget=over)
-        kind, until_ms = found.kind, found.until_ms
-        if over and until_ms:
+        if over and found.until_ms:
             metrics.OVER_BUDGET.labels(provider).inc()
-        if kind is EventKind.HELD:
-            kind, until_ms = EventKind.RETRYING, now_ms + self._options.hold_above_ms
         return Verdict(
-            kind=kind,
+            kind=found.kind,
             at_ms=now_ms,
             reason=found.reason,
             detail=outcome.detail,
             provider=provider,
-            until_ms=until_ms,
+            until_ms=found.until_ms,
             tier=found.tier,
             tries=found.tries,
             park=found.park,

@@ -11,10 +11,11 @@ from consumers.claims import Answer, Entry, ServerTime
 from consumers.send_checks import Reached, Seen, Wait
 from consumers.sending import Seat, Sending, Stores
 from consumers.telling import Teller
+from consumers.verdicts import WAITS, Verdict
 from schemas import metrics
 from schemas.clock import Clock
-from schemas.messages import CampaignOrder
-from schemas.policies import Policies
+from schemas.messages import CampaignOrder, EventKind
+from schemas.policies import OnUnknown, Policies
 from schemas.reasons import Reason
 
 Order = Callable[[str, str], CampaignOrder]
@@ -103,8 +104,20 @@ class Looker:
         if isinstance(found, Reached):
             sending.address, sending.locale = found.address, found.locale
             return True
-        self._teller.stop(sending, found)
+        self._teller.stop(sending, _left_open(sending, found))
         return False
+
+
+def _left_open(sending: Sending, found: Verdict | Wait) -> Verdict | Wait:
+    """What a wait becomes behind a call of which nobody heard: it is told as one that may be repeated, or, where a
+    repeat is worse than a loss, nothing more follows.
+    """
+    if isinstance(found, Wait) or found.kind not in WAITS or not sending.lapsed:
+        return found
+    if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
+        return Verdict(EventKind.UNCONFIRMED, found.at_ms, Reason.UNKNOWN_OUTCOME)
+    metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc(len(sending.lapsed))
+    return found
 
 
 def obey(teller: Teller, sending: Sending, answer: Answer, entry: Entry | None, now_ms: int, clock: Clock) -> None:

@@ -19,7 +19,6 @@ from schemas.stores import Profile
 
 TOO_OLD_MS = 22 * 3_600_000
 """Claims live for 24 h; a record released longer ago could have lost its own."""
-PAUSE_LOOK_MS = 1_000
 
 
 class Wait(NamedTuple):
@@ -61,21 +60,26 @@ def obstacle(
 ) -> Verdict | Wait | Reached:
     """The first thing in the way, or where the delivery goes. now_ms: wall clock."""
     late = out_of_time(delivery, order, now_ms)
-    if late is not None:
+    if isinstance(late, Verdict):
         return late
     if seen.cancelled:
         return _end(EventKind.CANCELLED, Reason.CANCELLED_BY_CALLER, now_ms)
     if now_ms - delivery.released_at_ms > TOO_OLD_MS:
         return Verdict(EventKind.FAILED, now_ms, Reason.TOO_OLD, "released more than 22 h ago", park=ParkReason.TOO_OLD)
+    if late is not None:
+        return Verdict(EventKind.HELD, now_ms, Reason.CAMPAIGN_PAUSED, tries=delivery.tries)
     return _reach(delivery, seen.profile, policy, now_ms)
 
 
 def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:
-    """What may change while a delivery waits for its token: asked again just before the call."""
+    """What may change while a delivery waits for its token: asked again just before the call.
+
+    A pause is a wait of no length: without its claim the delivery is looked at again at once, and goes to hold.
+    """
     if 0 < delivery.expires_at_ms <= now_ms:
         return _end(EventKind.EXPIRED, Reason.EXPIRED, now_ms)
     if order is CampaignOrder.PAUSED:
-        return Wait(now_ms + PAUSE_LOOK_MS)
+        return Wait(now_ms)
     if order is CampaignOrder.CANCELLED:
         return _end(EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED, now_ms)
     return None

@@ -120,7 +120,10 @@ class Teller:
         self.stop(sending, Verdict(EventKind.FAILED, now_ms, reason, text[:200], park=reason))
 
     def _wait(self, sending: Sending, wait: Wait) -> None:
-        """A short wait stays in the lane; a long one leaves it for a tier, without counting a try."""
+        """A short wait stays in the lane; a long one leaves it for a tier, without counting a try.
+
+        Beyond the longest tier it is looked at again early: how long a provider is away is only guessed.
+        """
         now_ms = self._clock.now_ms()
         if not wait.reason or wait.until_ms - now_ms <= self._options.leave_lane_ms:
             sending.finish(Defer(wait.until_ms))
@@ -153,7 +156,7 @@ class Teller:
 
     def _timeline(self, sending: Sending, verdict: Verdict) -> bytes:
         """The line that support sees; a wait is not worth one."""
-        if verdict.kind is EventKind.RETRYING:
+        if verdict.kind in verdicts.WAITS:
             return b""
         delivery = sending.delivery
         device = keys.device_hash(delivery.device) if delivery.device else ""
@@ -172,6 +175,8 @@ class Teller:
                 self._tally.observe(_age(delivery.channel, delivery.priority), max(0.0, seconds))
             case EventKind.RETRYING:
                 metrics.RETRIES.labels(sending.record.topic, verdict.tier, verdict.reason).inc()
+            case EventKind.HELD:
+                metrics.PUT_INTO_HOLD.labels(sending.record.topic, verdict.reason).inc()
             case _:
                 metrics.ENDED.labels(delivery.channel, verdict.kind, verdict.reason).inc()
         if verdict.is_unknown:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import orjson
 
 from consumers.claims import VerdictClass
+from retry_topics import hold
 from schemas import codec, keys
-from schemas.messages import Channel, Delivery, EventKind, StatusEvent, Suppression
+from schemas.messages import Channel, Delivery, EventKind, Held, StatusEvent, Suppression
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing, Record, RowEvent
 from schemas.topics import Topics
@@ -22,10 +23,12 @@ from schemas.topics import Topics
 Park = Callable[[Record, str, str], Outgoing]
 """The dead letter of a record: (record, error class, text): `dead_letters.DeadLetters.letter`."""
 NOT_BEFORE = "tid-not-before"
+WAITS = frozenset({EventKind.RETRYING, EventKind.HELD})
+"""Kinds of verdict after which the delivery goes on: in a tier, or in hold."""
 
 
 class Verdict(NamedTuple):
-    """kind: SENT, RETRYING, UNCONFIRMED or an end. until_ms, tier, tries: of the next record of a RETRYING.
+    """kind: SENT, a wait, UNCONFIRMED or an end. until_ms, tries: of a wait's next record; tier: of a RETRYING.
 
     park: the error class under which the record is parked as well; cause: why its address is suppressed from now
     on; is_unknown: this call may have been accepted although it is repeated; called: whether a call was made at all.
@@ -49,7 +52,7 @@ class Verdict(NamedTuple):
     def claim_class(self) -> VerdictClass:
         if self.kind is EventKind.SENT:
             return VerdictClass.SENT
-        return VerdictClass.WAITING if self.kind is EventKind.RETRYING else VerdictClass.ENDED
+        return VerdictClass.WAITING if self.kind in WAITS else VerdictClass.ENDED
 
 
 def pack(verdict: Verdict) -> bytes:
@@ -100,8 +103,8 @@ class Announcer:
         following: Channel | None,
         address: str,
     ) -> Iterator[Outgoing]:
-        if verdict.kind is EventKind.RETRYING:
-            yield self._retry(record, delivery, verdict, numbers)
+        if verdict.kind in WAITS:
+            yield self._later(record, delivery, verdict, numbers)
         if verdict.park:
             yield self._park(record, verdict.park, verdict.detail)
         if verdict.cause and address:
@@ -109,9 +112,12 @@ class Announcer:
         if following is not None:
             yield self._fallback(record, delivery, following, verdict.at_ms)
 
-    def _retry(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
-        call = numbers.call + 1 if verdict.called else delivery.call
+    def _later(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
+        call = _next_call(delivery, verdict, numbers)
         later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1)
+        if verdict.kind is EventKind.HELD:
+            held = Held(delivery.tenant, verdict.until_ms, verdict.reason, later.hop, verdict.at_ms, delivery=later)
+            return hold.delivery_record(self._topics, held, _carried(record.headers))
         topic = self._topics.tier(delivery.channel, delivery.priority, verdict.tier)
         due = (NOT_BEFORE, str(verdict.until_ms).encode())
         return Outgoing(topic, record.key, codec.encode(later), (*_carried(record.headers), due))
@@ -147,6 +153,17 @@ class Announcer:
         return delivery.fallback[0]
 
 
+def _next_call(delivery: Delivery, verdict: Verdict, numbers: Numbers) -> int:
+    """The number that the next record makes its call by.
+
+    Whoever waits in hold may come back when the claim of a lapsed call is gone: its number must not be used again.
+    From a tier it comes back in time to take that claim over.
+    """
+    if verdict.called:
+        return numbers.call + 1
+    return numbers.lapsed.stop if verdict.kind is EventKind.HELD and numbers.lapsed else delivery.call
+
+
 _STARTS_FALLBACK = frozenset({Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.TRIES_USED_UP})
 
 
@@ -166,7 +183,7 @@ def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: s
         at_ms,
         suffix,
         generation=generation,
-        hop=delivery.hop + 1 if verdict.kind is EventKind.RETRYING else 0,
+        hop=delivery.hop + 1 if verdict.kind in WAITS else 0,
         call=numbers.call if verdict.called else numbers.call - 1,
         reason=verdict.reason,
         detail=verdict.detail,
@@ -184,7 +201,7 @@ def _leaves_it_open(verdict: Verdict) -> bool:
 
     A delivery that kills its workers is shown as failed all the same: somebody has to look at it.
     """
-    return not verdict.called and verdict.reason != Reason.CRASHES_WORKER
+    return not verdict.called and verdict.kind not in WAITS and verdict.reason != Reason.CRASHES_WORKER
 
 
 def _carried(headers: Headers) -> Headers:

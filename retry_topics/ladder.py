@@ -41,7 +41,7 @@ class LadderOptions:
         return min(self.cap_ms, self.base_ms << min(max(number - 1, 0), 16))
 
     def tier_for(self, wait_ms: int) -> str:
-        """The shortest tier whose range covers the wait; the longest one for what exceeds all."""
+        """The shortest tier whose range covers the wait; the longest one for what exceeds all, and is held instead."""
         covering = (tier for tier, longest_ms in self.tiers.items() if wait_ms <= longest_ms)
         return next(covering, self._longest_tier())
 
@@ -76,11 +76,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """kind: SENT, RETRYING (in tier until until_ms), HELD (longer than any tier), UNCONFIRMED for good, or an end.
+    """kind: SENT, RETRYING (in tier until until_ms), HELD (until then, longer than any tier), UNCONFIRMED for good, or
+    an end.
 
     tries: what the next record carries. park: the error class under which the record goes to the DLQ as well.
     suppress: the address must not be used again. is_unknown: the call may have been accepted although it is repeated.
-    A HELD verdict names the longest tier too, for where there is no hold.
     """
 
     kind: EventKind
@@ -168,8 +168,9 @@ class _Moment:
         until_ms = self.now_ms + wait_ms
         if until_ms >= self.attempt.expires_at_ms:
             return Verdict(EventKind.EXPIRED, Reason.EXPIRED, tries)
-        kind = EventKind.HELD if wait_ms > self.options.hold_above_ms else EventKind.RETRYING
-        return Verdict(kind, reason, tries, until_ms, self.options.tier_for(wait_ms))
+        if wait_ms > self.options.hold_above_ms:
+            return Verdict(EventKind.HELD, reason, tries, until_ms)
+        return Verdict(EventKind.RETRYING, reason, tries, until_ms, self.options.tier_for(wait_ms))
 
     def _jittered(self, number: int) -> int:
         """Full jitter below the ceiling, never before the provider's own wish."""

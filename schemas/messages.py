@@ -161,7 +161,8 @@ class CampaignControl:
 class ReleasedPage:
     """A page that dispatch let go (`campaign.pages`). slots empty: all of them; else only these are due.
 
-    source_offset: where the page lies in `campaign.audience`; it orders plans of one slot.
+    source_offset: where the page lies in `campaign.audience`; it orders plans of one slot. send_at_local ("HH:MM"),
+    send_on: when each recipient is due in their own zone ("" = at once), as in the campaign's request.
     """
 
     tenant: str
@@ -178,6 +179,8 @@ class ReleasedPage:
     hop: int
     slots: tuple[int, ...]
     recipients: tuple[Recipient, ...]
+    send_at_local: str = ""
+    send_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)

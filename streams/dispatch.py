@@ -290,6 +290,8 @@ def _released(candidate: Candidate, page: PageAt, now_ms: int) -> ReleasedPage:
         hop=0,
         slots=(),
         recipients=page.page.recipients,
+        send_at_local=request.send_at_local,
+        send_on=request.send_on,
     )
 
 

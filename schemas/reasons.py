@@ -58,6 +58,8 @@ class Reason(StrEnum):
     NO_PROVIDER = "no_provider"
     # failed: its page is gone from the log, or cannot be read
     AUDIENCE_LOST = "audience_lost"
+    # held: scheduled at a local time, by the tenant's time zone since the user's own is not known
+    SCHEDULED_IN_DEFAULT_ZONE = "scheduled_in_default_zone"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

@@ -59,7 +59,7 @@ class Reason(StrEnum):
     # failed: its page is gone from the log, or cannot be read
     AUDIENCE_LOST = "audience_lost"
     # held: scheduled at a local time, by the tenant's time zone since the user's own is not known
-    SCHEDULED_IN_DEFAULT_ZONE = "scheduled_in_default_zone"
+    UNKNOWN_ZONE = "unknown_zone"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

@@ -1,6 +1,6 @@
 """A mail server that takes everything at once and keeps nothing but the count.
 
-The key of a mail is its first recipient. usage: python -m benchmarks.standins.smtp_server PORT CONTROL_PORT
+The key of a mail is its Message-ID. usage: python -m benchmarks.standins.smtp_server PORT CONTROL_PORT
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from deploy import ready
 EHLO = b"250-stand-in\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 10485760\r\n"
 OK, GO_ON, BYE = b"250 2.0.0 ok\r\n", b"354 go on\r\n", b"221 2.0.0 bye\r\n"
 END = b"\r\n.\r\n"
+MESSAGE_ID = b"Message-ID: <"
 BACKLOG = 4096
 
 
@@ -27,7 +28,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, book: Book) -> None:
         self._book = book
         self._rest = b""
-        self._to = b""
         self._in_mail = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         answers = []
         while (end := self._rest.find(END if self._in_mail else b"\r\n")) >= 0:
             taken, self._rest = self._rest[:end], self._rest[end + (len(END) if self._in_mail else 2) :]
-            answers.append(self._mail() if self._in_mail else self._command(taken))
+            answers.append(self._mail(taken) if self._in_mail else self._command(taken))
         if answers:
             self._transport.write(b"".join(answers))
 
@@ -47,8 +47,6 @@ class Connection(asyncio.Protocol):
         match line[:4].upper():
             case b"EHLO":
                 return EHLO
-            case b"RCPT":
-                self._to = line[line.find(b"<") + 1 : line.find(b">")]
             case b"DATA":
                 self._in_mail = True
                 return GO_ON
@@ -56,9 +54,10 @@ class Connection(asyncio.Protocol):
                 return BYE
         return OK
 
-    def _mail(self) -> bytes:
+    def _mail(self, mail: bytes) -> bytes:
         self._in_mail = False
-        self._book.call(self._to, time.time())
+        start = mail.index(MESSAGE_ID) + len(MESSAGE_ID)
+        self._book.call(mail[start : mail.index(b">", start)], time.time())
         self._book.end()
         return OK
 

@@ -83,11 +83,15 @@ class Keys:
         return found
 
 
-def allow(request: web.Request, scope: Scope) -> str:
-    """The caller's tenant; every handler begins with it. Raises Refused 403 when the key lacks the scope."""
+def allow(request: web.Request, scope: Scope, *others: Scope) -> str:
+    """The caller's tenant; every handler begins with it. Any of the scopes will do.
+
+    Raises Refused 403 when the key has none of them.
+    """
     identity = request[IDENTITY]
-    if scope not in identity.scopes:
-        raise Refused("Authorization", f"this key lacks the scope {scope.value!r}", 403)
+    if identity.scopes.isdisjoint((scope, *others)):
+        wanted = " or ".join(repr(one.value) for one in (scope, *others))
+        raise Refused("Authorization", f"this key lacks the scope {wanted}", 403)
     return identity.tenant
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from schemas import messages
+from schemas import messages, standstill
 from schemas.counts import Totals, totals
 from schemas.messages import CampaignOrder, CampaignStatus
+from schemas.standstill import WaitsFor
 
 SAMPLE_EVERY_MS = 500
 SAMPLES_MAX = 40
@@ -19,7 +20,7 @@ SAMPLES_MAX = 40
 
 @dataclass(slots=True)
 class Campaign:
-    """One campaign as the log tells it; any part may still be missing."""
+    """One campaign as the log tells it; any part may still be missing. order: the newest pause or resume."""
 
     tenant: str
     campaign_id: str
@@ -27,6 +28,8 @@ class Campaign:
     state: messages.CampaignState | None = None
     cursor: messages.CampaignCursor | None = None
     order: messages.CampaignControl | None = None
+    ordered_pace: messages.CampaignControl | None = None
+    ordered_weight: messages.CampaignControl | None = None
     is_cancelled: bool = False
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
     samples: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
@@ -80,11 +83,71 @@ class Campaign:
             return self.state.status
         if self.is_cancelled:
             return CampaignStatus.CANCELLED
+        if self.state is not None and self.state.status is CampaignStatus.EXPIRED:
+            return CampaignStatus.EXPIRED
         if self.order is not None and self.order.order is CampaignOrder.PAUSED:
             return CampaignStatus.PAUSED
         if self.state is not None and self.state.status is not CampaignStatus.PAUSED:
             return self.state.status
         return self._status_before_dispatch(now_ms)
+
+    def take_order(self, control: messages.CampaignControl) -> None:
+        """The newest of its kind; kinds do not touch each other, and a cancel is never undone."""
+        match control.order:
+            case CampaignOrder.CANCELLED:
+                self.is_cancelled = True
+            case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
+                self.order = control
+            case CampaignOrder.PACE:
+                self.ordered_pace = control
+            case CampaignOrder.WEIGHT:
+                self.ordered_weight = control
+
+    def objection(self, order: CampaignOrder, now_ms: int) -> str:
+        """Why this order comes too late; "" when it may be given. One that changes nothing may always be given."""
+        if order is CampaignOrder.CANCELLED:
+            too_late = self.finished_at_ms and not self.is_cancelled
+            return f"it has ended already: {self.status(now_ms)}" if too_late else ""
+        if self.is_cancelled:
+            return "it was cancelled, which cannot be undone"
+        status = self.status(now_ms)
+        if self.finished_at_ms or status is CampaignStatus.EXPIRED:
+            return f"it has ended already: {status}"
+        return ""
+
+    @property
+    def pace_limit_per_s(self) -> int | None:
+        """Its own limit, as last ordered or requested; None without one."""
+        if self.ordered_pace is not None:
+            return self.ordered_pace.pace_per_s or None
+        return (self.requested.pace_per_s or None) if self.requested is not None else None
+
+    @property
+    def weight(self) -> int:
+        """As last ordered or requested."""
+        if self.ordered_weight is not None:
+            return self.ordered_weight.weight
+        return self.requested.weight if self.requested is not None else 1
+
+    def waits_for(self, now_ms: int) -> WaitsFor | str | None:
+        """What a campaign that does not move waits for; None while it moves, or when nobody knows."""
+        match self.status(now_ms):
+            case CampaignStatus.PAUSED:
+                return WaitsFor.RESUME
+            case CampaignStatus.SCHEDULED:
+                return WaitsFor.START
+        told = self.state.waits_for if self.state is not None and not self.finished_at_ms else None
+        return None if told in (WaitsFor.RESUME, WaitsFor.START) else told
+
+    def stalled_since_ms(self, now_ms: int) -> int | None:
+        """By this clock, so that it is told as well when nobody leads dispatch any more."""
+        started_ms = self.accepted_at_ms
+        if self.requested is not None:
+            started_ms = max(started_ms, self.requested.send_at_ms)
+        told = self.state.progress_at if self.state is not None else None
+        since_ms = max(started_ms, told or 0)
+        is_finished = bool(self.finished_at_ms)
+        return standstill.stalled_since_ms(self.status(now_ms), is_finished, self.waits_for(now_ms), since_ms, now_ms)
 
     def note_progress(self, at_ms: int) -> None:
         """Takes a sample for the pace, unless one was just taken."""

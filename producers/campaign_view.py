@@ -15,7 +15,6 @@ from producers.campaign import Campaign
 from schemas import codec, keys, messages
 from schemas.clock import Clock
 from schemas.errors import Poison, Transient
-from schemas.messages import CampaignOrder
 from schemas.records import Placed, Record, Tails, TopicView
 from schemas.topics import Topics
 
@@ -88,6 +87,11 @@ class CampaignView:
         assert self._view is not None
         await self._view.seen(self._topics.campaign_requests, placed)
 
+    async def seen_order(self, placed: Placed) -> None:
+        """The same of an order."""
+        assert self._view is not None
+        await self._view.seen(self._topics.campaign_control, placed)
+
     def find(self, tenant: str, campaign_id: str) -> Campaign | None:
         """The campaign; None when it was never accepted, or finished too long ago."""
         found = self._campaigns.get(keys.campaign_key(tenant, campaign_id))
@@ -99,6 +103,19 @@ class CampaignView:
         if found is not None:
             return found
         await self._catch_up()
+        return self.find(tenant, campaign_id)
+
+    async def find_newest(self, tenant: str, campaign_id: str) -> Campaign | None:
+        """As find, with what other instances did up to now. While the log is slow to answer, with what is known:
+        an order must not wait for that. Raises Transient when nothing is known at all.
+        """
+        try:
+            await self._catch_up()
+        except Transient:
+            found = self.find(tenant, campaign_id)
+            if found is None:
+                raise
+            return found
         return self.find(tenant, campaign_id)
 
     def newest(self, tenant: str, most: int) -> list[Campaign]:
@@ -163,11 +180,7 @@ class CampaignView:
 
     def _take_control(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignControl)
-        campaign = self._campaign(message.tenant, message.campaign_id)
-        if message.order is CampaignOrder.CANCELLED:
-            campaign.is_cancelled = True
-        else:
-            campaign.order = message
+        self._campaign(message.tenant, message.campaign_id).take_order(message)
 
     def _campaign(self, tenant: str, campaign_id: str) -> Campaign:
         key = keys.campaign_key(tenant, campaign_id)

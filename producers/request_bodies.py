@@ -53,6 +53,10 @@ def _campaign_id(value: str) -> str:
     return value
 
 
+PacePerS = Annotated[int, pydantic.Field(strict=True, ge=1, le=1_000_000)]
+Weight = Annotated[int, pydantic.Field(strict=True, ge=1, le=100)]
+
+
 class LocalStart(fields.Body):
     """A time of day in each user's own zone; already past: the next day."""
 
@@ -137,9 +141,16 @@ class CampaignBody(_Wish):
     campaign_id: Annotated[str, pydantic.AfterValidator(_campaign_id)] | None = None
     send_at: StartAt | None = None
     expires_at: ExpiresAt | None = None
-    pace_per_s: Annotated[int, pydantic.Field(strict=True, ge=1, le=1_000_000)] | None = None
-    weight: Annotated[int, pydantic.Field(strict=True, ge=1, le=100)] = 1
+    pace_per_s: PacePerS | None = None
+    weight: Weight = 1
     recipients: tuple[RecipientBody, ...] | None = None
+
+
+class CampaignChangeBody(fields.Body):
+    """PATCH /v1/campaigns/{id}: what is left out stays; `pace_per_s` null: no limit of its own any more."""
+
+    pace_per_s: PacePerS | None = None
+    weight: Weight = 1
 
 
 class _EventTo(ToBody):

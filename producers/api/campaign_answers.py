@@ -16,7 +16,7 @@ from producers.auth import Scope
 from producers.campaign import Campaign
 from schemas import keys
 from schemas.errors import Refused, Transient
-from schemas.messages import EventKind
+from schemas.messages import CampaignStatus, EventKind
 from schemas.stores import SlotView
 
 DELIVERED = "delivered"
@@ -73,14 +73,15 @@ async def get_recipients(request: web.Request) -> web.StreamResponse:
 
 
 def campaign_answer(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
-    """A campaign as JSON. ends_about is null while nothing moves."""
+    """A campaign as JSON. ends_about is null while nothing moves, or nothing should."""
     now_ms = parts.clock.now_ms()
+    status = campaign.status(now_ms)
     counts, pace = campaign.counts(), parts.campaigns.pace_per_s(campaign)
     left = campaign.expected - counts.finished
-    ends_about = bodies.instant(now_ms + int(left / pace * 1000)) if pace > 0 and left > 0 else None
+    ends_ms = now_ms + int(left / pace * 1000) if pace > 0 and left > 0 and status is CampaignStatus.RUNNING else 0
     return {
         "campaign_id": campaign.campaign_id,
-        "status": campaign.status(now_ms),
+        "status": status,
         "expected": campaign.expected,
         "progress": {
             "accepted": campaign.expected,
@@ -92,15 +93,28 @@ def campaign_answer(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
         "reasons": counts.reasons,
         "possible_duplicates": counts.possible_duplicates,
         "pace": round(pace, 1),
-        "ends_about": ends_about,
+        "pace_per_s": campaign.pace_limit_per_s,
+        "weight": campaign.weight,
+        "ends_about": _instant(ends_ms),
+        "finished_at": _instant(campaign.finished_at_ms),
+        "waits_for": campaign.waits_for(now_ms),
+        "stalled_since": _instant(campaign.stalled_since_ms(now_ms)),
     }
+
+
+def _instant(at_ms: int | None) -> str | None:
+    return bodies.instant(at_ms) if at_ms else None
 
 
 async def _find(request: web.Request, parts: ApiParts) -> Campaign:
     found = await parts.campaigns.find_now(auth.allow(request, Scope.READ), request.match_info["id"])
     if found is None:
-        raise Refused("", "no such campaign, or it ended too long ago", 404)
+        raise unknown()
     return found
+
+
+def unknown() -> Refused:
+    return Refused("", "no such campaign, or it ended too long ago", 404)
 
 
 def _limit(text: str) -> int:

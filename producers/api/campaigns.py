@@ -1,4 +1,4 @@
-"""Campaigns: POST with its audience inline or streamed, and the reads. Steering (pause, resume, cancel) joins here.
+"""Campaigns: POST with its audience inline or streamed, and the reads. `campaign_orders.py` steers them.
 
 The log alone decides who came first: after its own request is in the log, the API reads `campaign.requests`
 up to it, and the first request of an id is the campaign.

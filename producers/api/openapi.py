@@ -24,12 +24,15 @@ _REF = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. answers: status -> what it means; problems need not be named."""
+    """One method of one path. scope: which a key needs; of several any will do.
+
+    answers: status -> what it means; problems need not be named.
+    """
 
     method: str
     path: str
     summary: str
-    scope: Scope | None
+    scope: Scope | tuple[Scope, ...] | None
     body: type[pydantic.BaseModel] | None = None
     headers: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
@@ -84,7 +87,8 @@ def _ordered(models: set[type[pydantic.BaseModel]]) -> list[type[pydantic.BaseMo
 
 
 def _described(operation: Operation) -> dict[str, Any]:
-    scope = f" Needs the scope `{operation.scope}`." if operation.scope else ""
+    scopes = (operation.scope,) if isinstance(operation.scope, Scope) else operation.scope
+    scope = " Needs the scope " + " or ".join(f"`{one}`" for one in scopes) + "." if scopes else ""
     described: dict[str, Any] = {
         "summary": operation.summary,
         "description": operation.summary + "." + scope,

@@ -38,7 +38,7 @@ def of(error: Exception, request_id: str) -> web.Response:
     """What a caller is told about this error; unexpected ones are logged and told nothing more."""
     match error:
         case Refused():
-            return response(error.status, str(error), error.field, _refusal_headers(error.status), request_id)
+            return response(error.status, str(error), error.field, _refusal_headers(error), request_id)
         case Transient():
             log.warning("request.unavailable", extra={"request_id": request_id, "error": str(error)})
             text = _REDIS_IS_AWAY if isinstance(error, StoreDown) else "a part of Tidings is unavailable"
@@ -59,11 +59,11 @@ _REDIS_IS_AWAY = "Redis does not answer, or is still being filled from the log: 
 _HTTP_DETAILS = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
-def _refusal_headers(status: int) -> Mapping[str, str] | None:
-    match status:
-        case 401:
+def _refusal_headers(error: Refused) -> Mapping[str, str] | None:
+    match error.status, error.field:
+        case 401, _:
             return {"WWW-Authenticate": "Bearer"}
-        case 409:
+        case 409, "Idempotency-Key":  # still running; other conflicts do not pass with time
             return {"Retry-After": RETRY_AFTER_S}
     return None
 

@@ -60,7 +60,12 @@ async def test_right_after_the_202_a_campaign_tells_the_truth(api: Api, client: 
         "reasons": {},
         "possible_duplicates": 0,
         "pace": 0.0,
+        "pace_per_s": None,
+        "weight": 1,
         "ends_about": None,
+        "finished_at": None,
+        "waits_for": None,
+        "stalled_since": None,
     }
 
 

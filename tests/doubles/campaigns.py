@@ -21,11 +21,12 @@ async def accept(
     campaign_id: str,
     recipients: int | Sequence[str],
     upload_id: str = "upload-1",
+    page_size: int = PAGE,
     **changes: Any,
 ) -> CampaignRequested:
     """Writes the pages, then the request; recipients: how many, or who."""
     users = [f"{campaign_id}-{n}" for n in range(recipients)] if isinstance(recipients, int) else list(recipients)
-    pages = [users[start : start + PAGE] for start in range(0, len(users), PAGE)]
+    pages = [users[start : start + page_size] for start in range(0, len(users), page_size)]
     placed = [
         (await publisher.publish([page_record(topics, campaign_id, upload_id, number, page)]))[0]
         for number, page in enumerate(pages)

@@ -41,7 +41,8 @@ class MemoryClaims:
 
         def set_first() -> Entry | None:
             there = self.entries.get(bid.claim_key)
-            self.entries.setdefault(bid.claim_key, mine)
+            if there is None:
+                self._put(bid, mine)
             return there
 
         _later(trip, set_first)
@@ -96,8 +97,12 @@ class MemoryClaims:
         if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
             more = int(answer is Answer.TAKEOVER)
             mine = mine._replace(takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))
-        self.entries[bid.claim_key] = mine
+        self._put(bid, mine)
         return Taken(answer, mine)
+
+    def _put(self, bid: Bid, mine: Entry) -> None:
+        """The bid has won."""
+        self.entries[bid.claim_key] = mine
 
     def fresh(self, bid: Bid) -> Entry:
         """A claim for this bid, as its next holder would have it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from schemas import partitions, topics
 from schemas.errors import Poison, Transient
@@ -16,17 +16,23 @@ from schemas.records import Outgoing, Placed, Record, TopicView
 
 
 class MemoryLog:
-    """All topics exist, each with the same number of partitions."""
+    """All topics exist, each with the same number of partitions but for those in `others`."""
 
-    def __init__(self, partition_count: int = 2, now_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        partition_count: int = 2,
+        now_ms: Callable[[], int] = lambda: 0,
+        others: Mapping[str, int] | None = None,
+    ) -> None:
         self.partition_count = partition_count
+        self._others = others or {}
         self.fail = False
         self.lose_ack = False
         self.only: frozenset[str] = frozenset()
         self._now_ms = now_ms
         self._logs: dict[tuple[str, int], list[Record | None]] = defaultdict(list)
         self._starts: dict[tuple[str, int], int] = defaultdict(int)
-        self._views: list[MemoryView] = []
+        self._listeners: dict[str, list[Callable[[Record], None]]] = defaultdict(list)
 
     async def publish(self, outgoing: Sequence[Outgoing]) -> list[Placed]:
         if any(_size(record) > topics.MAX_MESSAGE_BYTES for record in outgoing):
@@ -35,7 +41,7 @@ class MemoryLog:
         concerned = not self.only or any(record.topic in self.only for record in outgoing)
         if self.fail and concerned:
             raise Transient("the log is unavailable")
-        placed = [self._append(record) for record in outgoing]
+        placed = [self.append(record) for record in outgoing]
         if self.lose_ack and concerned:
             raise Transient("the acknowledgement was lost")
         return placed
@@ -59,11 +65,27 @@ class MemoryLog:
         return self._starts[topic, partition], len(self._logs[topic, partition])
 
     async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
-        view = MemoryView(frozenset(topics), on_record)
         for record in self.records(*topics):
             on_record(record)
-        self._views.append(view)
-        return view
+        for topic in topics:
+            self.listen(topic, on_record)
+        return MemoryView()
+
+    def listen(self, topic: str, on_record: Callable[[Record], None]) -> None:
+        """Calls on_record with each record of the topic as it is written from now on."""
+        self._listeners[topic].append(on_record)
+
+    def partitions_of(self, topic: str) -> int:
+        return self._others.get(topic, self.partition_count)
+
+    def kept(self, topic: str, partition: int, first: int, most: int) -> list[Record]:
+        """The records from this offset on, at most so many offsets further; without those that were removed."""
+        first = max(first, self._starts[topic, partition])
+        return [record for record in self._logs[topic, partition][first : first + most] if record is not None]
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        """(first offset kept, end offset)."""
+        return self._starts[topic, partition], len(self._logs[topic, partition])
 
     def records(self, *names: str) -> list[Record]:
         """Everything kept in these topics, by topic, partition and offset."""
@@ -79,31 +101,24 @@ class MemoryLog:
         """Retention: everything below this offset is gone."""
         self._starts[topic, partition] = before
 
-    def _append(self, outgoing: Outgoing) -> Placed:
+    def append(self, outgoing: Outgoing) -> Placed:
+        """Writes one record, whatever the log is told to fail at."""
         partition = outgoing.partition
         if partition is None:
-            partition = partitions.murmur2_partition(outgoing.key or b"", self.partition_count)
+            partition = partitions.murmur2_partition(outgoing.key or b"", self.partitions_of(outgoing.topic))
         log = self._logs[outgoing.topic, partition]
         placed = Placed(partition, len(log))
         record = Record(
             outgoing.topic, partition, placed.offset, outgoing.key, outgoing.value, outgoing.headers, self._now_ms()
         )
         log.append(record)
-        for view in self._views:
-            view.take(record)
+        for told in self._listeners[outgoing.topic]:
+            told(record)
         return placed
 
 
 class MemoryView:
     """A view that sees each record as it is written."""
-
-    def __init__(self, names: frozenset[str], on_record: Callable[[Record], None]) -> None:
-        self._names = names
-        self._on_record = on_record
-
-    def take(self, record: Record) -> None:
-        if record.topic in self._names:
-            self._on_record(record)
 
     async def caught_up(self) -> None:
         await asyncio.sleep(0)

@@ -27,6 +27,21 @@ class MemoryTrips:
     def begin(self) -> Trip:
         return MemoryTrip(self)
 
+    def reply(self, name: Any, *args: Any) -> Any:
+        """The answer to one command; a command's own failure is an exception in its place."""
+        if callable(name):
+            return name()
+        match name, args:
+            case "GET", (keys.REDIS_EPOCH,):
+                return self.epoch
+            case "GET", (key,):
+                value = self.kept.get(key, (None,))[0]
+                return value if value is None or isinstance(value, bytes) else str(value).encode()
+            case "SET", (key, *given):
+                self.kept[key] = tuple(given)
+                return b"OK"
+        return ValueError(f"unknown command {name}")
+
 
 class MemoryTrip:
     def __init__(self, trips: MemoryTrips) -> None:
@@ -43,18 +58,4 @@ class MemoryTrip:
         if self._trips.down:
             raise StoreDown("the memory store is told to be away")
         self._trips.made += 1
-        return [self._reply(*command) for command in self._commands]
-
-    def _reply(self, name: Any, *args: Any) -> Any:
-        if callable(name):
-            return name()
-        match name, args:
-            case "GET", (keys.REDIS_EPOCH,):
-                return self._trips.epoch
-            case "GET", (key,):
-                value = self._trips.kept.get(key, (None,))[0]
-                return value if value is None or isinstance(value, bytes) else str(value).encode()
-            case "SET", (key, *given):
-                self._trips.kept[key] = tuple(given)
-                return b"OK"
-        return ValueError(f"unknown command {name}")
+        return [self._trips.reply(*command) for command in self._commands]

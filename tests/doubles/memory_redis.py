@@ -1,0 +1,229 @@
+"""Redis in memory, as far as the road uses it: strings, hashes, bits, and the scripts of pace and breakers.
+
+Each script is written here a second time, in Python; `tests/contract/test_scripts.py` holds both against each other
+on random histories, the real one in a real Redis. Its clock is the one it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from consumers import breaker, limits
+from schemas import keys
+from schemas.clock import Clock
+from schemas.trips import Script
+from streams import grants
+from tests.doubles.memory_trips import RUN_ID
+
+Key = str | bytes
+FORGOTTEN_MS = 1_000
+CHUNK_S = 0.02
+
+
+class MemoryRedis:
+    """reply answers one command, run one script. A callable in a command's place is called: see the other doubles."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.epoch: bytes | None = RUN_ID
+        self._clock = clock
+        self._strings: dict[Key, bytes] = {}
+        self._hashes: dict[Key, dict[bytes, bytes]] = {}
+        self._bits: dict[Key, set[int]] = {}
+        self._ends_ms: dict[Key, int] = {}
+        self._scripts: dict[str, Callable[..., Any]] = {
+            limits.TAKE.sha: self._take_tokens,
+            breaker.RECORD.sha: self._record,
+            breaker.PROBE.sha: self._probe,
+            grants.TAKE.sha: self._take_grant,
+        }
+
+    def run(self, script: Script, touched: Sequence[Key], *args: Any) -> Any:
+        return self._scripts[script.sha](*touched, *args)
+
+    def reply(self, name: Any, *args: Any) -> Any:
+        if callable(name):
+            return name()
+        found = getattr(self, f"_{name.lower()}", None)
+        return ValueError(f"unknown command {name}") if found is None else found(*args)
+
+    # Commands.
+
+    def _time(self) -> tuple[bytes, bytes]:
+        now_ms = self._clock.now_ms()
+        return str(now_ms // 1000).encode(), str(now_ms % 1000 * 1000).encode()
+
+    def _get(self, key: Key) -> bytes | None:
+        return self.epoch if key == keys.REDIS_EPOCH else self._strings.get(key)
+
+    def _set(self, key: Key, value: Any, *how: Any) -> Any:
+        before = self._strings.get(key)
+        if "NX" not in how or before is None:
+            self._strings[key] = _bytes(value)
+        return before if "GET" in how else b"OK"
+
+    def _expire(self, key: Key, seconds: int) -> int:
+        return self._pexpire(key, seconds * 1000)
+
+    def _pexpire(self, key: Key, ms: int) -> int:
+        self._ends_ms[key] = self._clock.now_ms() + int(ms)
+        return 1
+
+    def _setbit(self, key: Key, at: int, bit: int) -> int:
+        assert bit == 1, "nobody takes a bit back"
+        bits = self._bits.setdefault(key, set())
+        before = int(at in bits)
+        bits.add(at)
+        return before
+
+    def _bitcount(self, key: Key) -> int:
+        return len(self._bits.get(key, ()))
+
+    def _hset(self, key: Key, *pairs: Any) -> int:
+        found = self._hash(key)
+        before = len(found)
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+            found[_bytes(name)] = _bytes(value)
+        return len(found) - before
+
+    def _hgetall(self, key: Key) -> dict[bytes, bytes]:
+        return dict(self._hash(key))
+
+    def _hmget(self, key: Key, *names: str) -> list[bytes | None]:
+        found = self._hash(key)
+        return [found.get(_bytes(name)) for name in names]
+
+    def _hincrby(self, key: Key, name: str, by: int) -> int:
+        found = self._hash(key)
+        value = int(found.get(_bytes(name), 0)) + int(by)
+        found[_bytes(name)] = _bytes(value)
+        return value
+
+    def _hash(self, key: Key) -> dict[bytes, bytes]:
+        if self._ends_ms.get(key, 2**62) <= self._clock.now_ms():
+            del self._ends_ms[key]
+            self._hashes.pop(key, None)
+        return self._hashes.setdefault(key, {})
+
+    # consumers/limits_take.lua
+
+    def _take_tokens(
+        self,
+        key: Key,
+        worker: str,
+        kind: str,
+        held: int,
+        wanted: int,
+        rate: float,
+        burst: int,
+        reserved: float,
+        life: int,
+    ) -> list[int]:
+        now_ms, half, is_bulk = self._clock.now_ms(), burst / 2, kind == "bulk"
+        found = self._hash(key)
+        workers, others, others_of_kind = self._others(found, worker, kind, now_ms)
+        everything, bulk, filled_us = half, half * (1 - reserved), now_ms * 1000
+        if b"t" in found:
+            passed_s = max(0, now_ms * 1000 - int(found[b"t"])) / 1_000_000
+            everything = min(half, float(found[b"a"]) + rate * passed_s)
+            bulk = min(half * (1 - reserved), float(found[b"b"]) + rate * (1 - reserved) * passed_s)
+            filled_us = max(filled_us, int(found[b"t"]))
+        tokens, own_rate, room = everything, rate, half
+        if is_bulk:
+            tokens, own_rate, room = min(everything, bulk), rate * (1 - reserved), half * (1 - reserved)
+        share = max(1, math.floor(room / workers))
+        space = min(share - held, room - others_of_kind - held, half - others - held)
+        least = max(1, math.floor(min(wanted, share / 2, own_rate * CHUNK_S))) if is_bulk else 1
+        grant = wait = 0
+        if wanted > 0:
+            if tokens >= least and space >= least:
+                grant = math.floor(min(wanted, tokens, space))
+            else:
+                wait = max(1, math.ceil((least - tokens) / own_rate * 1000))
+                wait = max(wait, 5) if space < least else wait
+        found[b"a"] = b"%.6f" % (everything - grant)
+        found[b"b"] = b"%.6f" % (bulk - grant if is_bulk else bulk)
+        found[b"t"] = b"%d" % filled_us
+        found[b"w:" + worker.encode()] = b"%b %d %d %d" % (kind.encode(), held + grant, now_ms + life, now_ms)
+        self._pexpire(key, 60_000)
+        return [grant, wait]
+
+    def _others(self, found: dict[bytes, bytes], worker: str, kind: str, now_ms: int) -> tuple[int, int, int]:
+        """(workers of this class with this one, tokens that others hold, those of this class)."""
+        workers, others, others_of_kind = 1, 0, 0
+        own = b"w:" + worker.encode()
+        for name, value in list(found.items()):
+            if not name.startswith(b"w:") or name == own:
+                continue
+            its_kind, its_held, dies, asked = value.split()
+            if int(asked) + FORGOTTEN_MS < now_ms:
+                del found[name]
+                continue
+            alive = int(its_held) if int(dies) > now_ms else 0
+            others += alive
+            if its_kind == kind.encode():
+                workers, others_of_kind = workers + 1, others_of_kind + alive
+        return workers, others, others_of_kind
+
+    # consumers/breaker_record.lua, breaker_probe.lua
+
+    def _record(self, key: Key, results: str, probes: str, hold: int, *limits: int) -> list[Any]:
+        window, least, first, longest, hold_ms, probes_needed, calls, repeats = limits
+        now_ms, found, change = self._clock.now_ms(), self._hash(key), b""
+        is_open = found.get(b"state") == b"open"
+        if hold:
+            change = self._open(found, hold_ms, b"config", now_ms)
+        elif is_open and "1" in probes:
+            most = hold_ms if found.get(b"reason") == b"config" else longest
+            self._open(found, min(int(found[b"period"]) * 2, most), found[b"reason"], now_ms)
+        elif is_open and probes:
+            if self._hincrby(key, "good", len(probes)) >= probes_needed:
+                for name in (b"state", b"ring", b"period", b"good", b"reason", b"until"):
+                    found.pop(name, None)
+                change = b"closed"
+        elif not is_open:
+            ring = (found.get(b"ring", b"").decode() + results + probes)[-window:]
+            found[b"ring"] = ring.encode()
+            if len(ring) >= least and ring.count("1") * 2 > len(ring):
+                change = self._open(found, first, b"failures", now_ms)
+        return [change, *self._counted(found, calls, repeats, now_ms // 60_000)]
+
+    def _open(self, found: dict[bytes, bytes], period: int, reason: bytes, now_ms: int) -> bytes:
+        change = b"" if found.get(b"state") == b"open" else b"open"
+        found |= {b"state": b"open", b"until": b"%d" % (now_ms + period), b"period": b"%d" % period}
+        found |= {b"reason": reason, b"good": b"0"}
+        return change
+
+    def _counted(self, found: dict[bytes, bytes], calls: int, repeats: int, minute: int) -> tuple[int, int]:
+        age = minute - int(found.get(b"minute", 0))
+        now = [int(found.get(name, 0)) for name in (b"calls", b"repeats")] if age in (0, 1) else [0, 0]
+        before = [int(found.get(name, 0)) for name in (b"calls_before", b"repeats_before")] if age == 0 else [0, 0]
+        if age == 1:
+            now, before = [0, 0], now
+        now = [now[0] + calls, now[1] + repeats]
+        names = (b"minute", b"calls", b"repeats", b"calls_before", b"repeats_before")
+        found |= {name: b"%d" % value for name, value in zip(names, (minute, *now, *before), strict=True)}
+        return now[0] + before[0], now[1] + before[1]
+
+    def _probe(self, key: Key, probes: int, round_ms: int) -> int:
+        found, now_ms = self._hash(key), self._clock.now_ms()
+        if found.get(b"state") != b"open" or now_ms < int(found[b"until"]):
+            return 0
+        found |= {b"until": b"%d" % (now_ms + round_ms), b"good": b"0"}
+        return probes
+
+    # streams/grants.lua
+
+    def _take_grant(self, key: Key, instance: str, wanted: int, kept_ms: int) -> int:
+        found, now_ms = self._hash(key), self._clock.now_ms()
+        tokens = int(found.get(b"tokens", 0))
+        taken = max(0, min(tokens, wanted))
+        found[b"tokens"] = b"%d" % (tokens - taken)
+        found[b"wish:" + instance.encode()] = b"%d %d" % (wanted - taken, now_ms)
+        self._pexpire(key, kept_ms)
+        return taken
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,48 @@
+"""The status process's own disk, in memory: same port, same answers (`tests/contract/test_rows.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from streams.row_store import TOMBSTONE, RowStore
+
+
+class MemoryRows(RowStore):
+    """Partition -> rows. What was written stays when the process dies; `lose` takes a disk away."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[bytes, bytes]] = {}
+        self._reached: dict[int, int] = {}
+
+    def open(self, partition: int) -> None:
+        self._rows.setdefault(partition, {})
+
+    def lose(self) -> None:
+        self._rows.clear()
+        self._reached.clear()
+
+    def get(self, partition: int, key: bytes) -> bytes | None:
+        return self._rows[partition].get(key)
+
+    def changelog_offset(self, partition: int) -> int:
+        return self._reached.get(partition, -1)
+
+    def write(self, partition: int, rows: Mapping[bytes, bytes], changelog_offset: int) -> None:
+        found = self._rows[partition]
+        for key, value in rows.items():
+            if value == TOMBSTONE:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        self._reached[partition] = changelog_offset
+
+    def campaign_rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
+        found = self._rows[partition]
+        for key in sorted(found):
+            if key.partition(b"/")[2].startswith(b"c."):
+                yield key, found[key]
+
+    def slice(self, partition: int, after: bytes, length: int) -> list[tuple[bytes, bytes]]:
+        found = self._rows[partition]
+        return [(key, found[key]) for key in islice((key for key in sorted(found) if key > after), length)]

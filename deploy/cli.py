@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -29,8 +30,16 @@ route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.
 streams = typer.Typer(no_args_is_help=True, help="The Faust roles.")
 keys = typer.Typer(no_args_is_help=True, help="API keys.")
 users = typer.Typer(no_args_is_help=True, help="Profiles.")
+campaigns = typer.Typer(no_args_is_help=True, help="How campaigns are, and orders to them, through the API.")
 local = typer.Typer(no_args_is_help=True, help="Kafka and Redis on this machine, to develop against.")
-for name, group in (("route", route), ("streams", streams), ("keys", keys), ("users", users), ("local", local)):
+for name, group in (
+    ("route", route),
+    ("streams", streams),
+    ("keys", keys),
+    ("users", users),
+    ("campaigns", campaigns),
+    ("local", local),
+):
     app.add_typer(group, name=name)
 
 _gap: ContextVar[Gap | None] = ContextVar("gap", default=None)
@@ -39,6 +48,11 @@ Config = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="TIDINGS_CONFIG", help="tidings.toml; default: the one here.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Url = Annotated[str, typer.Option("--url", help="The API; default: the settings' own address.")]
+Steering = Annotated[
+    str, typer.Option("--key", envvar="TIDINGS_API_KEY", help="An API key with the scope read, campaigns or operate.")
+]
+CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN")]
 
 
 def main(gap: Gap | None = None) -> None:
@@ -218,6 +232,23 @@ def demo() -> None:
     sys.exit(story.run())
 
 
+@app.command()
+def blast(
+    recipients: Annotated[int, typer.Option(help="Of the large campaign.")] = 1_000_000,
+    rate: Annotated[int, typer.Option(help="What the provider takes a second; 70 % of it are for campaigns.")] = 2_000,
+    seconds: Annotated[float, typer.Option(help="Give up after so many; 0: three times what the rate needs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the moments of --kill.")] = 1,
+    kill: Annotated[bool, typer.Option("--kill", help="kill -9 one process of each kind meanwhile.")] = False,
+    as_json: Json = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture (SVG).")] = None,
+) -> None:
+    """Judge it at a provider's cap: a large campaign, a small one amid it, 20 login codes a second."""
+    from deploy.blast import story
+    from deploy.blast.plan import Plan
+
+    sys.exit(story.run(Plan(recipients, rate, seconds, seed, kill), as_json, plot))
+
+
 @keys.command("create")
 def keys_create(
     scopes: Annotated[str, typer.Option(help="Comma-separated: send,campaigns,users,read,operate.")],
@@ -237,15 +268,14 @@ def keys_create(
 def users_import(
     file: Annotated[Path, typer.Argument(help="NDJSON, or CSV with a header row.")],
     config: Config = None,
-    url: Annotated[str, typer.Option(help="The API; default: the settings' own address.")] = "",
+    url: Url = "",
     key: Annotated[str, typer.Option(envvar="TIDINGS_API_KEY", help="An API key with the scope users.")] = "",
     as_json: Json = False,
 ) -> None:
     """Load profiles through the API."""
     from deploy.commands import users as command
 
-    address = url.rstrip("/") or f"http://{_settings(config).api.listen}"
-    report = asyncio.run(command.load(file, address, key))
+    report = asyncio.run(command.load(file, _api_address(config, url), key))
     if as_json:
         print(json.dumps({"stored": report.stored, "refused": report.refused_count, "first": report.refused}))
     else:
@@ -253,6 +283,109 @@ def users_import(
             out.print(f"line {line}: {why}", highlight=False, markup=False)
         out.print(f"{report.stored} users stored, {report.refused_count} refused", highlight=False)
     raise typer.Exit(1 if report.refused_count else 0)
+
+
+def _api_address(config: Path | None, url: str) -> str:
+    return url.rstrip("/") or f"http://{_settings(config).api.listen}"
+
+
+@campaigns.command("list")
+def campaigns_list(
+    config: Config = None,
+    url: Url = "",
+    key: Steering = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """The newest campaigns."""
+    from deploy.commands import campaigns as command
+
+    found = asyncio.run(command.newest(command.Door(_api_address(config, url), key), limit))
+    if as_json:
+        print(json.dumps({"campaigns": found}))
+    else:
+        out.print(command.table(found), highlight=False, markup=False)
+
+
+@campaigns.command("show")
+def campaigns_show(
+    campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
+) -> None:
+    """One campaign: progress, outcomes, what it waits for."""
+    from deploy.commands import campaigns as command
+
+    _show_campaign(command.one(command.Door(_api_address(config, url), key), campaign), as_json)
+
+
+@campaigns.command("pause")
+def campaigns_pause(
+    campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
+) -> None:
+    """Stop it for now: no call later than 2 s after the answer."""
+    _order_campaign("pause", campaign, _api_address(config, url), key, as_json)
+
+
+@campaigns.command("resume")
+def campaigns_resume(
+    campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
+) -> None:
+    """Let it go on where it was paused."""
+    _order_campaign("resume", campaign, _api_address(config, url), key, as_json)
+
+
+@campaigns.command("cancel")
+def campaigns_cancel(
+    campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
+) -> None:
+    """Stop it for good: this is never undone."""
+    _order_campaign("cancel", campaign, _api_address(config, url), key, as_json)
+
+
+@campaigns.command("pace")
+def campaigns_pace(
+    campaign: CampaignId,
+    pace: Annotated[str, typer.Argument(metavar="PER_S", help="Recipients a second, or none for no limit.")],
+    config: Config = None,
+    url: Url = "",
+    key: Steering = "",
+    as_json: Json = False,
+) -> None:
+    """Let it go faster or slower from now on."""
+    from deploy.commands import campaigns as command
+
+    door = command.Door(_api_address(config, url), key)
+    _show_campaign(command.change(door, campaign, pace_per_s=command.pace(pace)), as_json)
+
+
+@campaigns.command("weight")
+def campaigns_weight(
+    campaign: CampaignId,
+    weight: Annotated[int, typer.Argument(min=1, max=100)],
+    config: Config = None,
+    url: Url = "",
+    key: Steering = "",
+    as_json: Json = False,
+) -> None:
+    """Give it another share beside the tenant's other campaigns."""
+    from deploy.commands import campaigns as command
+
+    _show_campaign(command.change(command.Door(_api_address(config, url), key), campaign, weight=weight), as_json)
+
+
+def _order_campaign(word: str, campaign: str, api: str, key: str, as_json: bool) -> None:
+    from deploy.commands import campaigns as command
+
+    _show_campaign(command.order(command.Door(api, key), campaign, word), as_json)
+
+
+def _show_campaign(asking: Coroutine[Any, Any, dict[str, Any]], as_json: bool) -> None:
+    from deploy.commands import campaigns as command
+
+    told = asyncio.run(asking)
+    if as_json:
+        print(json.dumps(told))
+    else:
+        out.print(command.sheet(told), highlight=False, markup=False)
 
 
 @local.command("up")

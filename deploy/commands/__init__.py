@@ -1,4 +1,5 @@
 """The commands of `tidings` that need more than a line; `cli.py` names them all.
 
-In reading order: `keys` (create), `users` (import), `local` (up, down), `simulate` (the stand-ins for providers).
+In reading order: `keys` (create), `users` (import), `campaigns` (list, show, steer),
+`local` (up, down), `simulate` (the stand-ins for providers).
 """

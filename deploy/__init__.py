@@ -10,6 +10,6 @@ ports), `watch` (numbers and health), `surroundings` (whether Redis and the log 
 A machine: `up` (the supervisor), `roles` (what it runs), `fork_client` and `fork_server` (how it starts them),
 `children`.
 The broker: `catalogue` (what it must have), `provision`, `blueprint` (the difference), `broker_state` (what it has).
-Around it: `local` (Kafka and Redis to develop against), `simulators` (stand-ins for providers), `demo`, `reference`
-(the generated pages).
+Around it: `local` (Kafka and Redis to develop against), `simulators` (stand-ins for providers), `demo`, `blast` (a
+million recipients, judged), `cost` (what processes take of the machine), `reference` (the generated pages).
 """

@@ -1,0 +1,1 @@
+"""The blast's judgement, plans and pictures."""

@@ -6,8 +6,9 @@ Singles: `route` (a request -> its deliveries), `planning` (who is reached how),
 Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campaigns` (what is known of each),
 `page_reader` (their pages), `cursors` (how far each is), `release` (what goes next), `lanes` (how full each may be),
 `backlog` (how full each is), `fairness` (whose turn it is), `pace` (a rate kept by counting), `stalls` (who does not
-move), `fan_out` (a page -> its deliveries), `fanned` (which pages reached the lanes), `lane_records` and `stencil`
-(their bytes), `page_status` (what their rows are told), `ticks` (a daily word to delete old rows).
+move), `fan_out` (a page -> its deliveries), `page_waits` (who of it is due later), `fanned` (which pages reached the
+lanes), `lane_records` and `stencil` (their bytes), `page_status` (what their rows are told), `ticks` (a daily word to
+delete old rows).
 People: `recipients_route` (the process), `recipients_apply` (records -> Redis), `recipients` (who may be reached),
 `rebuild` (makes an emptied Redis trustworthy again), `inbox`, `inbox_format`, `inbox_live`, `timelines`.
 Status: `callbacks` (reports -> events), `status_process` (all of it composed), `agents` (Faust), `faust_patches`

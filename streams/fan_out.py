@@ -1,15 +1,17 @@
 """A page becomes deliveries: one trip to Redis for profiles, one for plans, one write to the log.
 
 `streams/agents.py` feeds it pages and acks them in order once `expand` has returned. A page expanded twice gives
-the same records: ids follow from campaign, page and position, and the plan that was made first stays.
+the same records: ids follow from campaign, page and position, and the plan that was made first stays. Who is due later
+by the local time of the campaign waits in hold, as a part of the page (`streams/page_waits.py`), without any plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from retry_topics import hold
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.gaps import Gap
@@ -17,17 +19,20 @@ from schemas.messages import Channel, EventKind, Recipient, ReleasedPage, Status
 from schemas.policies import Policies, TemplatePolicy
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing, Publisher
-from schemas.stores import Profiles, StatusReads
+from schemas.stores import Profile, Profiles, SlotView, StatusReads
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
-from streams import fanned, lane_records, page_status, planning, plans
+from streams import fanned, lane_records, page_status, page_waits, planning, plans
 
 ASK_ROWS_AFTER_MS = 22 * 3_600_000
 """Plans are kept for 24 h: a page let go longer ago than this asks its row what was planned already."""
+DEFAULT_ZONE = "UTC"
+_OPEN = frozenset({"accepted", EventKind.SCHEDULED, EventKind.HELD})
+"""What is shown of a slot about which nothing was decided yet."""
 
 
 class _Place(NamedTuple):
-    """One recipient of the page whose deliveries are due."""
+    """One recipient of the page."""
 
     slot: int
     recipient: Recipient
@@ -37,7 +42,8 @@ class _Place(NamedTuple):
 class FanOut:
     """Expands pages. profiles is read by the same trips; rows only for pages let go long ago.
 
-    served: the channels that have a provider; the others reach nobody.
+    served: the channels that have a provider; the others reach nobody. zones: of the tenants, for people who have none;
+    DEFAULT_ZONE for a tenant not named.
     """
 
     def __init__(
@@ -52,8 +58,10 @@ class FanOut:
         rows: StatusReads,
         served: Collection[Channel] = planning.ALL_CHANNELS,
         gap: Gap | None = None,
+        zones: Mapping[str, str] | None = None,
     ) -> None:
         self._gap = gap
+        self._zones = zones or {}
         self._policies = policies
         self._rows = rows
         self._served = served
@@ -88,21 +96,42 @@ class FanOut:
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
             return page
         row = await self._rows.row(page.tenant, _row(page))
-        planned = {slot for slot, view in enumerate(row) if view is not None and (view.deliveries or view.reason)}
+        planned = {slot for slot, view in enumerate(row) if view is not None and _is_decided(view)}
         slots = tuple(slot for slot in _due(page) if slot not in planned)
-        return replace(page, slots=slots) if slots else replace(page, recipients=())
+        return replace(page, slots=slots) if slots else replace(page, slots=(), recipients=())
 
     async def _planned(
         self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
     ) -> list[Outgoing]:
+        places: Sequence[_Place]
+        profiles: Sequence[Profile]
         places, repeated = _places(page)
-        offers = await self._offers(page, policy, places)
-        held = await self._held(page, places, offers)
+        profiles = await self._profiles_of(page, places)
+        zone = self._zones.get(page.tenant, DEFAULT_ZONE)
+        later = page_waits.later(page, _zones(places, profiles), zone, now_ms)
+        places, profiles = _without(later.slots(), places, profiles)
+        due = await self._due_now(page, policy, places, profiles, now_ms, headers)
+        events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
+        events += page_waits.told(page, later, now_ms)
+        holds = [hold.page_record(self._topics, held, headers) for held in page_waits.parts(page, later.waits, now_ms)]
+        return [*due, *self._status(page, events), *holds]
+
+    async def _due_now(
+        self,
+        page: ReleasedPage,
+        policy: TemplatePolicy,
+        places: Sequence[_Place],
+        profiles: Sequence[Profile],
+        now_ms: int,
+        headers: Headers,
+    ) -> list[Outgoing]:
+        """The deliveries of these, and what their row is told."""
+        held = await self._held(page, places, self._offers(page, policy, places, profiles))
         if self._gap is not None:
             self._gap("after_page_plan")
         row = _row(page)
         lanes, plans_ = lane_records.LaneRecords(page, row, self._topics, headers), page_status.Plans(page, row, now_ms)
-        events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
+        events = []
         for place, plan in zip(places, held, strict=True):
             if plan is None:
                 events.append(_slot_end(page, place.slot, Reason.DUPLICATE_RECIPIENT, now_ms))
@@ -114,19 +143,19 @@ class FanOut:
                 lanes.add(place.slot, place.recipient, place.intent, plan)
         return [*lanes.finished(), *plans_.finished(self._topics.status), *self._status(page, events)]
 
-    async def _offers(
-        self, page: ReleasedPage, policy: TemplatePolicy, places: Sequence[_Place]
-    ) -> list[tuple[planning.Plan, bytes]]:
-        """A plan for each, by what is known of the person now; also packed."""
-
+    async def _profiles_of(self, page: ReleasedPage, places: Sequence[_Place]) -> list[Profile]:
         def ask(trip: Trip) -> None:
             for place in places:
                 self._profiles.ask(trip, page.tenant, place.recipient.user_id)
 
-        profiles = await trusted(self._trips, self._epoch, ask)
+        return [self._profiles.read(reply) for reply in await trusted(self._trips, self._epoch, ask)]
+
+    def _offers(
+        self, page: ReleasedPage, policy: TemplatePolicy, places: Sequence[_Place], profiles: Sequence[Profile]
+    ) -> list[tuple[planning.Plan, bytes]]:
+        """A plan for each, by what is known of the person now; also packed."""
         row, offers = _row(page), []
-        for place, reply in zip(places, profiles, strict=True):
-            profile = self._profiles.read(reply)
+        for place, profile in zip(places, profiles, strict=True):
             plan = planning.plan(policy, page.channels, profile, place.recipient.to, self._served)
             offers.append((plan, planning.pack(plan, keys.Address(row, place.slot))))
         return offers
@@ -163,12 +192,16 @@ def _row(page: ReleasedPage) -> str:
     return keys.recipient_address(page.campaign_id, page.page, 0).row
 
 
+def _is_decided(view: SlotView) -> bool:
+    return bool(view.deliveries) or view.status not in _OPEN
+
+
 def _due(page: ReleasedPage) -> Sequence[int]:
     return page.slots or range(len(page.recipients))
 
 
 def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
-    """The recipients that are due, and the positions whose user has an earlier one in the same page."""
+    """The recipients that were let go, and the positions whose user has an earlier one in the same page."""
     first: dict[str, int] = {}
     for position, recipient in enumerate(page.recipients):
         first.setdefault(recipient.user_id, position)
@@ -181,6 +214,22 @@ def _places(page: ReleasedPage) -> tuple[list[_Place], list[int]]:
         else:
             repeated.append(slot)
     return places, repeated
+
+
+def _zones(places: Sequence[_Place], profiles: Sequence[Profile]) -> Iterator[tuple[int, str]]:
+    """Each one's own zone, "" where nobody said any."""
+    for place, profile in zip(places, profiles, strict=True):
+        to = place.recipient.to
+        yield place.slot, (to.time_zone if to is not None else "") or profile.time_zone
+
+
+def _without(
+    slots: Collection[int], places: Sequence[_Place], profiles: Sequence[Profile]
+) -> tuple[Sequence[_Place], Sequence[Profile]]:
+    if not slots:
+        return places, profiles
+    kept = [(place, profile) for place, profile in zip(places, profiles, strict=True) if place.slot not in slots]
+    return [place for place, _ in kept], [profile for _, profile in kept]
 
 
 def _earlier(page: ReleasedPage, place: _Place, raw: bytes) -> planning.Plan | None:

@@ -77,8 +77,10 @@ def ends(
     template: str,
     accepted_at_ms: int,
     at_ms: int,
+    detail: str = "",
 ) -> list[StatusEvent]:
     """The end of these (position, user id)s, of which nothing is sent."""
     return [
-        planning.slot_end(slot, kind, reason, at_ms, user_id, template, accepted_at_ms) for slot, user_id in recipients
+        planning.slot_end(slot, kind, reason, at_ms, user_id, template, accepted_at_ms, detail)
+        for slot, user_id in recipients
     ]

@@ -37,6 +37,7 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
             await shared.reads(ground),
             shared.served(settings),
             ground.gap,
+            {name: tenant.time_zone for name, tenant in settings.tenants.items()},
         )
         letters = DeadLetters(ground.topics, ground.clock)
         options = _faust(ground, "fan_out")

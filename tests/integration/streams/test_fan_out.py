@@ -3,73 +3,23 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from redis.asyncio import Redis
 
-from deploy import redis_client
-from deploy.redis_trips import RedisTrips
-from schemas import codec, keys
+from schemas import keys
 from schemas.errors import StoreDown
-from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient, StatusBatch, StatusEvent
-from schemas.policies import MessageClass, TemplatePolicy
+from schemas.messages import Channel, Contact, EventKind, Recipient
 from schemas.reasons import Reason
 from schemas.stores import DeliveryView, SlotView
-from schemas.topics import Topics
-from schemas.trips import Epoch
-from streams.fan_out import FanOut
-from streams.recipients import RedisProfiles
-from tests.doubles.manual_clock import START_MS, ManualClock
-from tests.doubles.memory_log import MemoryLog
+from tests.doubles.manual_clock import START_MS
 from tests.doubles.pages import page
+from tests.integration.streams.fan_out_world import TOPICS, World, opened
 
-TOPICS = Topics()
 LANE = TOPICS.lane(Channel.EMAIL, "bulk")
-POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,))}
-
-
-class Rows:
-    """Status rows as their owner would tell them."""
-
-    def __init__(self) -> None:
-        self.told: list[SlotView | None] = []
-
-    async def slot(self, tenant: str, address: keys.Address) -> SlotView | None:
-        return self.told[address.slot]
-
-    async def row(self, tenant: str, row: str) -> list[SlotView | None]:
-        return self.told
-
-
-class World:
-    def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self.redis = redis
-        self.log = MemoryLog()
-        self.clock = ManualClock()
-        trips = RedisTrips(redis, "fan_out")
-        profiles = RedisProfiles(trips, epoch)
-        self.rows = Rows()
-        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows)
-
-    async def knows(self, user_id: str, email: str) -> None:
-        profile = keys.redis_profile("default", user_id)
-        await self.redis.hset(profile, "user", f'1 ["{email}", "", "", ""]')  # type: ignore[misc]
-
-    def deliveries(self) -> list[Delivery]:
-        return [codec.decode(record.value, Delivery) for record in self.log.records(*TOPICS.lanes())]
-
-    def events(self) -> list[StatusEvent]:
-        records = self.log.records(TOPICS.status)
-        return [event for record in records for event in codec.decode(record.value, StatusBatch).events]
 
 
 @pytest.fixture
 async def world(redis_url: str) -> AsyncIterator[World]:
-    epoch = Epoch()
-    redis = redis_client.connect(redis_url, epoch)
-    await redis.flushdb()
-    await redis.set(keys.REDIS_EPOCH, epoch.run_id)
-    yield World(redis, epoch)
-    await redis.flushdb()
-    await redis.aclose()
+    async with opened(redis_url) as world:
+        yield world
 
 
 async def test_each_recipient_gets_one_delivery_and_the_row_its_plan(world: World) -> None:

@@ -22,7 +22,7 @@ from streams.log_reader import KafkaLogReader
 from streams.recipients import RedisProfiles
 from tests.conftest import CreateTopics
 from tests.doubles.pages import page
-from tests.integration.streams.test_fan_out import Rows
+from tests.integration.streams.fan_out_world import Rows
 
 PAGES, A_PAGE = 800, 250
 AT_ONCE = 8

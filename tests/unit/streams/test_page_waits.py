@@ -1,0 +1,174 @@
+"""Who of a page waits for their local time, in which parts, and that each part lets nobody go too early or too late."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retry_topics import hold
+from schemas import local_times
+from schemas.messages import EventKind, Held, ReleasedPage
+from schemas.reasons import Reason
+from streams import page_waits
+from tests.doubles.manual_clock import START_MS
+from tests.doubles.pages import page
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+WORLD = (
+    *("Pacific/Kiritimati", "Australia/Lord_Howe", "Asia/Tokyo", "Asia/Kolkata", "Asia/Kathmandu", "Africa/Cairo"),
+    *("Europe/Berlin", "Europe/London", "America/St_Johns", "America/New_York", "America/Los_Angeles", "Pacific/Niue"),
+)
+ACCEPTED_MS = START_MS - 5_000
+zones = st.lists(st.sampled_from(WORLD), min_size=1, max_size=40)
+page_numbers = st.sampled_from((0, 1, 40, 39_999))
+
+
+def morning(people: Sequence[str], number: int = 0) -> ReleasedPage:
+    """A page of a campaign that is wanted at the next 08:00 of each one's own zone."""
+    users = [f"user-{position}" for position in range(len(people))]
+    expires_at_ms = ACCEPTED_MS + 3 * DAY_MS
+    return page(*users, page=number, send_at_local="08:00", accepted_at_ms=ACCEPTED_MS, expires_at_ms=expires_at_ms)
+
+
+def later(released: ReleasedPage, people: Sequence[str], now_ms: int = START_MS) -> page_waits.Later:
+    slots = released.slots or range(len(people))
+    return page_waits.later(released, [(slot, people[slot]) for slot in slots], "Europe/Berlin", now_ms)
+
+
+def waits(released: ReleasedPage, people: Sequence[str], now_ms: int = START_MS) -> Sequence[page_waits.Wait]:
+    return later(released, people, now_ms).waits
+
+
+def due_ms(zone: str) -> int:
+    return local_times.due_ms("", "08:00", zone, ACCEPTED_MS)
+
+
+def slots_of(held: Held, people: Sequence[str]) -> Sequence[int]:
+    assert held.page is not None
+    return held.page.slots or range(len(people))
+
+
+def fired(held: Held, released: ReleasedPage) -> ReleasedPage:
+    """What dispatch lets go when the part is due."""
+    assert held.page is not None
+    return replace(released, slots=held.page.slots, hop=held.hop, released_at_ms=held.due_ms)
+
+
+class Story(NamedTuple):
+    """went: slot -> when it was let go; most: the parts that lay in hold at once; parts: how many there ever were."""
+
+    went: dict[int, int]
+    most: int
+    parts: int
+
+
+def story(people: Sequence[str], number: int) -> Story:
+    """A page from its release until nobody of it waits any more."""
+    released, went = morning(people, number), dict[int, int]()
+    lying, most, parts_ever = [released], 0, 0
+    while lying:
+        now = lying.pop(0)
+        waiting = waits(now, people, now.released_at_ms)
+        left = {wait.slot for wait in waiting}
+        going = [slot for slot in now.slots or range(len(people)) if slot not in left]
+        assert now.hop == 0 or going, "each part lets somebody go"
+        assert not went.keys() & going, "nobody twice"
+        went |= dict.fromkeys(going, now.released_at_ms)
+        parts = page_waits.parts(now, waiting, now.released_at_ms)
+        assert sorted(slot for part in parts for slot in slots_of(part, people)) == sorted(left)
+        lying = sorted([*lying, *(fired(part, released) for part in parts)], key=lambda one: one.released_at_ms)
+        most, parts_ever = max(most, len(lying)), parts_ever + len(parts)
+    return Story(went, most, parts_ever)
+
+
+@given(zones, page_numbers)
+@settings(deadline=None)
+def test_everybody_goes_once_not_before_their_own_morning_and_within_half_an_hour_of_it(
+    people: list[str], number: int
+) -> None:
+    went = story(people, number).went
+    assert sorted(went) == list(range(len(people)))
+    for slot, at_ms in went.items():
+        due = max(due_ms(people[slot]), START_MS)
+        assert due <= at_ms < due + hold.SPREAD_MS
+
+
+@given(zones, page_numbers)
+@settings(deadline=None)
+def test_a_page_waits_in_few_parts_and_comes_up_no_oftener_than_it_has_mornings(people: list[str], number: int) -> None:
+    told = story(people, number)
+    assert told.most <= page_waits.MOST_PARTS
+    assert told.parts <= len({due_ms(zone) for zone in people})
+
+
+@given(zones, page_numbers)
+@settings(deadline=None)
+def test_a_page_expanded_twice_waits_in_the_same_parts(people: list[str], number: int) -> None:
+    released = morning(people, number)
+    once, again = (page_waits.parts(released, waits(released, people), START_MS) for _ in range(2))
+    assert once == again
+
+
+def test_where_all_live_in_one_zone_ten_million_wait_in_one_record_a_page() -> None:
+    people = ["Asia/Tokyo"] * 250
+    released = morning(people)
+    (held,) = page_waits.parts(released, waits(released, people), START_MS)
+    assert held.page is not None and held.page.slots == (), "all of the page, without naming them"
+
+
+def test_a_small_campaign_starts_at_its_moment_and_a_large_one_over_half_an_hour() -> None:
+    delays = Counter[int]()
+    for number in range(4_000):
+        (wait,) = waits(morning(["Asia/Tokyo"], number), ["Asia/Tokyo"])
+        delay_ms = wait.until_ms - due_ms("Asia/Tokyo")
+        assert 0 <= delay_ms <= number * 250 * 10, "page n of a campaign: as 100 recipients a second would reach it"
+        delays[delay_ms // 300_000] += 1
+    assert set(delays) == set(range(6)), "each of the six times five minutes"
+    assert max(delays.values()) < 2 * min(delays.values())
+
+
+def test_an_unknown_zone_waits_for_the_tenants_morning_and_the_row_says_so() -> None:
+    people = ["Mars/Olympus", "", "Europe/Berlin"]
+    released = morning(people)
+    told = page_waits.told(released, later(released, people), START_MS)
+    assert [event.reason for event in told] == [Reason.UNKNOWN_ZONE, Reason.SCHEDULED, Reason.SCHEDULED]
+    assert {(event.kind, event.hop, event.until_ms) for event in told} == {
+        (EventKind.SCHEDULED, 1, due_ms("Europe/Berlin"))
+    }
+
+
+def test_whose_morning_comes_after_the_expiry_ends_as_expired_at_once() -> None:
+    people = ["Asia/Tokyo", "Europe/Berlin"]
+    released = replace(morning(people), expires_at_ms=due_ms("Europe/Berlin") + 1)
+    found = later(released, people)
+    assert due_ms("Europe/Berlin") < due_ms("Asia/Tokyo")
+    assert ([wait.slot for wait in found.waits], found.slots()) == ([1], {0, 1})
+    ended = page_waits.told(released, found, START_MS)[-1]
+    assert (ended.slot, ended.kind, ended.detail) == (0, EventKind.EXPIRED, page_waits.TOO_LATE)
+
+
+def test_nobody_is_spread_past_the_expiry() -> None:
+    released = replace(morning(["Asia/Tokyo"], number=39_999), expires_at_ms=due_ms("Asia/Tokyo") + 1)
+    (wait,) = waits(released, ["Asia/Tokyo"])
+    assert wait.until_ms == due_ms("Asia/Tokyo")
+
+
+def test_a_part_let_go_by_a_clock_that_is_ahead_does_not_come_back() -> None:
+    people = ["Asia/Tokyo"]
+    due = due_ms("Asia/Tokyo")
+    assert not waits(replace(morning(people), released_at_ms=due), people, due - 1)
+
+
+def test_who_moved_west_meanwhile_waits_on() -> None:
+    released = replace(morning(["Europe/Berlin"] * 2), hop=1, released_at_ms=due_ms("Europe/Berlin"))
+    moved = ["Europe/Berlin", "America/New_York"]
+    (held,) = page_waits.parts(released, waits(released, moved, released.released_at_ms), released.released_at_ms)
+    assert (held.hop, held.due_ms) == (2, due_ms("America/New_York"))
+    assert held.page is not None and held.page.slots == (1,)
+
+
+def test_a_campaign_without_a_local_start_waits_for_nobody() -> None:
+    assert later(page("ann", accepted_at_ms=ACCEPTED_MS), ["Asia/Tokyo"]) == page_waits.Later()

@@ -210,9 +210,9 @@ class QuietHours(Section):
 
 
 class Tenant(Section):
-    """locale: of users who have none. weight: its part of a lane's pace among tenants.
+    """locale, time_zone: of users who have none. weight: its part of a lane's pace among tenants.
 
-    Accepted, without effect in this release: time_zone (of users who have none), quiet_hours, budget_per_day.
+    Accepted, without effect in this release: quiet_hours, budget_per_day.
     """
 
     time_zone: Zone = "UTC"

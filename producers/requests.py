@@ -7,7 +7,7 @@ is pure; bad input raises Refused, naming the field.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 import orjson
@@ -15,29 +15,27 @@ import pydantic
 
 from producers import fields
 from producers.request_bodies import CampaignBody, EventBody, LocalStart, NotificationBody, params_text
-from schemas import messages
+from schemas import local_times, messages
 from schemas.errors import Refused
 from schemas.policies import MessageClass, Policies, TemplatePolicy
 
 DAY_MS = 86_400_000
-LOCAL_SPREAD_MS = 50 * 3_600_000
-"""From the first moment of a date anywhere on earth to its last, at 24 hours and 26 hours of zones."""
-EARLIEST_ZONE_S = 14 * 3_600
-"""A date begins this long before UTC's in the far east."""
+JUST_NOW_MS = 5 * 60_000
+"""A start this little behind means now: callers' clocks differ, and a request may have been tried for minutes."""
 KEY_MAX = 128
 Timed = TypeVar("Timed", messages.NotificationRequested, messages.CampaignRequested)
+Request = messages.NotificationRequested | messages.CampaignRequested
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the door lets through. schedules: whether this release can keep a `send_at` that lies ahead."""
+    """What the door lets through."""
 
     body_bytes: int = 65_536
     inline_bytes: int = 16_777_216
     inline_recipients: int = 10_000
     send_ahead_ms: int = 14 * DAY_MS
     expires_ahead_ms: int = 21 * DAY_MS
-    schedules: bool = False
 
 
 def notification(
@@ -63,6 +61,7 @@ def notification(
         force=body.force,
         accepted_at_ms=now_ms,
     )
+    _check_not_past(message, now_ms)
     return _with_expiry(message, policy, now_ms, limits)
 
 
@@ -72,12 +71,17 @@ def check_event(
     """A directly published event by the API's rules, with its times filled in.
 
     now_ms: the time on its record, so that a second reading gives the same answer. An unknown time zone is
-    left as it is: routing falls back to the tenant's. Raises Refused; field "event_id" when it has none.
+    left as it is: routing falls back to the tenant's. A start that has passed on the way means now. Raises Refused;
+    field "event_id" when it has none.
     """
     if not event.event_id:
         raise Refused("event_id", "a published event must carry an event_id: without it a repeat cannot be told")
     if len(event.params.encode()) > limits.body_bytes:
         raise Refused("params", f"is longer than {limits.body_bytes} bytes")
+    if event.send_on and not event.send_at_local:
+        raise Refused("send_at_local", "is missing: a date alone is no time")
+    if event.send_at_ms and event.send_at_local:
+        raise Refused("send_at_local", "an event starts at an instant or at a local time, not at both")
     accepted_at_ms = min(event.accepted_at_ms or now_ms, now_ms)
     body = _event_body(event)
     policy = _policy(policies, body.template, body.channels, body.priority)
@@ -121,6 +125,7 @@ def campaign(
         weight=body.weight,
         accepted_at_ms=now_ms,
     )
+    _check_not_past(message, now_ms)
     return _with_expiry(message, policy, now_ms, limits)
 
 
@@ -141,8 +146,7 @@ def idempotency_key(value: str | None) -> str:
 
 def starts_in_ms(message: messages.NotificationRequested, now_ms: int) -> int:
     """How long until the last moment at which it may start by its own wish; 0 for at once."""
-    local_ms = LOCAL_SPREAD_MS if message.send_at_local else 0
-    return max(0, _earliest_start_ms(message, now_ms) + local_ms - now_ms)
+    return _latest_start_ms(message, now_ms) - now_ms
 
 
 def _event_body(event: messages.NotificationRequested) -> EventBody:
@@ -225,36 +229,57 @@ def _start(wanted: int | LocalStart | None) -> tuple[int, str, str]:
     return wanted or 0, "", ""
 
 
+def _check_not_past(message: Request, now_ms: int) -> None:
+    if 0 < message.send_at_ms < now_ms - JUST_NOW_MS:
+        raise Refused("send_at", "lies in the past; leave it out to send now")
+
+
 def _with_expiry(message: Timed, policy: TemplatePolicy, now_ms: int, limits: Limits) -> Timed:
     """The message with its expiry, when its times fit together."""
-    start_ms = _earliest_start_ms(message, now_ms)
+    _check_day(message.send_on, now_ms, limits)
+    start_ms, last_start_ms = _earliest_start_ms(message, now_ms), _latest_start_ms(message, now_ms)
     _check_start(message, start_ms, now_ms, limits)
     latest_ms = now_ms + limits.expires_ahead_ms
     expires_at_ms = message.expires_at_ms
     if not expires_at_ms:
-        spread_ms = LOCAL_SPREAD_MS if message.send_at_local else 0
-        return replace(message, expires_at_ms=min(start_ms + spread_ms + policy.expiry_ms(), latest_ms))
+        return replace(message, expires_at_ms=min(last_start_ms + policy.expiry_ms(), latest_ms))
     if expires_at_ms <= start_ms:
-        raise Refused("expires_at", "lies in the past" if start_ms <= now_ms else "comes before send_at")
+        raise Refused("expires_at", "lies in the past" if expires_at_ms <= now_ms else "comes before send_at")
     if expires_at_ms > latest_ms:
         raise Refused("expires_at", f"may be at most {limits.expires_ahead_ms // DAY_MS} days ahead")
     return message
 
 
-def _check_start(
-    message: messages.NotificationRequested | messages.CampaignRequested, start_ms: int, now_ms: int, limits: Limits
-) -> None:
+def _check_day(send_on: str, now_ms: int, limits: Limits) -> None:
+    """Refuses a day that is far away: it need not have a moment in every zone of this calendar."""
+    if not send_on:
+        return
+    ahead = (date.fromisoformat(send_on) - datetime.fromtimestamp(now_ms / 1000, UTC).date()).days
+    if ahead < -2:
+        raise Refused("send_at.date", _PAST_DAY)
+    if ahead > limits.send_ahead_ms // DAY_MS + 2:
+        raise Refused("send_at", f"may be at most {limits.send_ahead_ms // DAY_MS} days ahead")
+
+
+def _check_start(message: Request, start_ms: int, now_ms: int, limits: Limits) -> None:
     if start_ms > now_ms + limits.send_ahead_ms:
         raise Refused("send_at", f"may be at most {limits.send_ahead_ms // DAY_MS} days ahead")
-    if message.send_on and start_ms < now_ms - 2 * DAY_MS:
-        raise Refused("send_at.date", "lies in the past")
-    if not limits.schedules and (start_ms > now_ms or message.send_at_local):
-        raise Refused("send_at", "sending later is not available in this release; leave it out to send now")
+    if message.send_on and local_times.latest_ms(message.send_on, message.send_at_local, now_ms) < now_ms:
+        raise Refused("send_at.date", _PAST_DAY)
 
 
-def _earliest_start_ms(message: messages.NotificationRequested | messages.CampaignRequested, now_ms: int) -> int:
+_PAST_DAY = "is over everywhere on earth; a time of day without a date is its next one"
+
+
+def _earliest_start_ms(message: Request, now_ms: int) -> int:
     """When the first of its users may be reached."""
-    if not message.send_on:
+    if not message.send_at_local:
         return max(now_ms, message.send_at_ms)
-    day_start_s = datetime.fromisoformat(message.send_on).replace(tzinfo=UTC).timestamp()
-    return int((day_start_s - EARLIEST_ZONE_S) * 1000)
+    return max(now_ms, local_times.earliest_ms(message.send_on, message.send_at_local, now_ms))
+
+
+def _latest_start_ms(message: Request, now_ms: int) -> int:
+    """When the last of them may be."""
+    if not message.send_at_local:
+        return max(now_ms, message.send_at_ms)
+    return max(now_ms, local_times.latest_ms(message.send_on, message.send_at_local, now_ms))

@@ -1,8 +1,8 @@
 """FACING ACROSS. Log to log, log to table.
 
 On the road, in reading order.
-Singles: `route` (a request -> its deliveries), `planning` (who is reached how), `plans` (the plan that was first),
-`grants` (the pace of bulk singles).
+Singles: `route` (a request -> its deliveries), `starts` (when it may go), `planning` (who is reached how), `plans`
+(the plan that was first), `grants` (the pace of bulk singles), `single_records` (what is written).
 Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campaigns` (what is known of each),
 `page_reader` (their pages), `cursors` (how far each is), `release` (what goes next), `lanes` (how full each may be),
 `backlog` (how full each is), `fairness` (whose turn it is), `pace` (a rate kept by counting), `stalls` (who does not

@@ -1,4 +1,4 @@
-"""The plan that won: asked for in a pipelined round trip, kept for a day.
+"""The plan that won: asked for in a pipelined round trip, kept for a day after its notification is due.
 
 Two runs of the same notification (a crash, a rebalance, a replay, a second request of the same intent)
 read the first one's plan, whatever the profile says by then.
@@ -13,10 +13,10 @@ KEPT_S = 86_400
 """As long as claims: what is older is refused by its age."""
 
 
-def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
-    """Offers this plan (`planning.pack`): it is kept unless there is one."""
+def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes, due_in_ms: int = 0) -> None:
+    """Offers this plan (`planning.pack`): it is kept unless there is one, for a day from when it is due."""
     key = keys.redis_plan(tenant, user_id, intent)
-    trip.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S)
+    trip.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S + due_in_ms // 1000)
 
 
 def read(reply: bytes | None, packed: bytes) -> bytes:

@@ -1,33 +1,40 @@
-"""A single request: who may be reached how, and one delivery into each lane.
+"""A single request: who may be reached how, when, and one delivery into each lane, or into hold until its start.
 
 `route requests` and `route bulk` are this handler, run by the engine with their own entry topics and groups.
-Upstream of it: the API or whoever publishes events directly; downstream: the lanes and `delivery.status`.
+Upstream of it: the API or whoever publishes events directly; downstream: the lanes, `hold` and `delivery.status`.
+A bulk single spends its grant when it goes into a lane: what is held needs none, `dispatch` fires it within the
+lane's window.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
-from schemas.errors import Poison, Refused
+from schemas.errors import Poison, Refused, Transient
 from schemas.gaps import Gap
-from schemas.messages import Channel, Delivery, EventKind, NotificationRequested, Priority, StatusEvent
-from schemas.policies import Policies, TemplatePolicy
+from schemas.messages import Channel, EventKind, NotificationRequested, Priority
+from schemas.policies import Policies
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
-from schemas.stores import Profile, Profiles
+from schemas.stores import Profile, Profiles, SlotView, StatusReads
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
-from streams import grants, planning, plans
+from streams import grants, planning, plans, single_records, starts
+from streams.single_records import Single
+from streams.starts import Start
 
 CheckEvent = Callable[[NotificationRequested, int], NotificationRequested]
 """The API's own rules: the event with its times filled in, given the time on its record. Raises Refused."""
 Park = Callable[[Record, str, str, tuple[RowEvent, ...]], Done]
 """The answer that parks a record: (record, error class, text, what its row is told)."""
-DUE = "tid-not-before"
+CLAIMED_FOR_MS = 22 * 3_600_000
+"""Claims live for 24 h: of what may have been sent longer ago they may know nothing any more, its row does."""
+DEFAULT_ZONE = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +48,47 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """ask_again_ms: pause of a request for which no grant is left. wait_at_most_ms: longest single wait for its due
-    time, after which it is looked at again.
+    """ask_again_ms: pause of a request for which no grant is left. hold_above_ms: who is due later than this waits in
+    hold. read_again_ms: pause of one whose row cannot be read now.
     """
 
     ask_again_ms: int = 200
-    wait_at_most_ms: int = 60_000
+    hold_above_ms: int = 5_000
+    read_again_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """What `deploy` hands over from other rooms. served: the channels that have a provider; others reach nobody."""
+    """What `deploy` hands over from other rooms. served: the channels that have a provider; others reach nobody.
+
+    zones: tenant -> the time zone of users who have none (UTC for a tenant not named). rows: what became of requests
+    older than claims; None: they are judged by claims and plans alone.
+    """
 
     check_event: CheckEvent
     park: Park
     profiles: Profiles
     served: Collection[Channel] = planning.ALL_CHANNELS
+    zones: Mapping[str, str] = field(default_factory=dict)
+    rows: StatusReads | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Intake:
-    """A readable request on its way through."""
+class _Timed(NamedTuple):
+    """A request whose person and start are known."""
 
-    record: Record
-    event: NotificationRequested
-    address: keys.Address
-    policy: TemplatePolicy
-    intent: str
+    single: Single
+    profile: Profile
+    start: Start
+
+
+class _Planned(NamedTuple):
+    """A request with the plan that holds for it. owner: the address it was made for."""
+
+    single: Single
+    start: Start
+    plan: planning.Plan
+    owner: keys.Address
+    is_cancelled: bool
 
 
 class Route:
@@ -102,24 +123,24 @@ class Route:
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
         """Answers each record. Raises StoreDown when Redis cannot be trusted."""
         now_ms = self._clock.now_ms()
-        intakes = []
+        singles = []
         for record in records:
             taken = self._take_in(record, now_ms)
-            if isinstance(taken, _Intake):
-                intakes.append(taken)
+            if isinstance(taken, Single):
+                singles.append(taken)
             else:
                 answer(record, taken)
-        if not intakes:
+        timed = await self._timed(singles, answer, now_ms) if singles else []
+        if not timed:
             return
-        planned = await self._plans(intakes)
+        planned = await self._plans(timed, now_ms)
         if self._gap is not None:
             self._gap("after_route_plan")
         if self._purse is not None:
-            await self._purse.fill(self._wanted(intakes, planned))
-        for intake, (plan, owner) in zip(intakes, planned, strict=True):
-            answer(intake.record, self._routed(intake, plan, owner, now_ms))
+            await self._purse.fill(self._wanted(planned, now_ms))
+        await self._answer_all(planned, answer, now_ms)
 
-    def _take_in(self, record: Record, now_ms: int) -> _Intake | Answer:
+    def _take_in(self, record: Record, now_ms: int) -> Single | Answer:
         """The request, or at once what becomes of it when there is nothing to plan."""
         entry = self._entries[record.topic]
         try:
@@ -136,17 +157,15 @@ class Route:
         if policy.priority(event.priority) is not entry.priority:
             return self._moved(record, event, address)
         if event.expires_at_ms <= now_ms:
-            return Done(events=(_end(event, address, EventKind.EXPIRED, Reason.EXPIRED, now_ms),))
-        if event.send_at_ms > now_ms:
-            return Defer(min(event.send_at_ms, now_ms + self._options.wait_at_most_ms))
-        return _Intake(record, event, address, policy, keys.single_intent(event.tenant, event.event_id))
+            return Done(events=(single_records.end(event, address, EventKind.EXPIRED, Reason.EXPIRED, now_ms),))
+        return Single(record, event, address, policy, keys.single_intent(event.tenant, event.event_id))
 
     def _refused(
         self, record: Record, event: NotificationRequested, address: keys.Address, error: Refused, now_ms: int
     ) -> Done:
         """Parked as it came, and failed for whoever asks."""
         reason = _REFUSALS.get(error.field, ParkReason.BAD_REQUEST)
-        ended = _end(event, address, EventKind.FAILED, _FAILURES[reason], now_ms, str(error)[:200])
+        ended = single_records.end(event, address, EventKind.FAILED, _FAILURES[reason], now_ms, str(error)[:200])
         return self._doors.park(record, reason, str(error), (ended,))
 
     def _moved(self, record: Record, event: NotificationRequested, address: keys.Address) -> Done:
@@ -157,65 +176,113 @@ class Route:
         key = keys.user_key(tenant, event.user_id).encode()
         return Done((Outgoing(other(tenant), key, codec.encode(moved), record.headers),))
 
-    async def _plans(self, intakes: Sequence[_Intake]) -> list[tuple[planning.Plan, keys.Address]]:
-        """The plan that holds for each, and the address it was made for."""
+    async def _timed(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> list[_Timed]:
+        """Those to be planned now; who is due in a moment waits for it here, who would be due too late never goes."""
 
         def ask_profiles(trip: Trip) -> None:
-            for intake in intakes:
-                self._doors.profiles.ask(trip, intake.event.tenant, intake.event.user_id)
+            for single in singles:
+                self._doors.profiles.ask(trip, single.event.tenant, single.event.user_id)
 
-        profiles = await trusted(self._trips, self._epoch, ask_profiles)
-        offered = [
-            planning.pack(self._plan(intake, self._doors.profiles.read(reply)), intake.address)
-            for intake, reply in zip(intakes, profiles, strict=True)
-        ]
+        timed = []
+        for single, reply in zip(singles, await trusted(self._trips, self._epoch, ask_profiles), strict=True):
+            event, profile = single.event, self._doors.profiles.read(reply)
+            start = starts.start(event, profile, self._doors.zones.get(event.tenant, DEFAULT_ZONE))
+            if start.due_ms > now_ms and start.due_ms >= event.expires_at_ms:
+                text = "its start comes after its expiry in the user's time zone"
+                ended = single_records.end(event, single.address, EventKind.EXPIRED, Reason.EXPIRED, now_ms, text)
+                answer(single.record, Done(events=(ended,)))
+            elif now_ms < start.due_ms <= now_ms + self._options.hold_above_ms:
+                answer(single.record, Defer(start.due_ms))
+            else:
+                timed.append(_Timed(single, profile, start))
+        return timed
+
+    async def _plans(self, timed: Sequence[_Timed], now_ms: int) -> list[_Planned]:
+        """The plan that holds for each. The cancel flag is read after the plan is there: whoever sets it later finds
+        the plan.
+        """
+        offered = [planning.pack(self._plan(one), one.single.address) for one in timed]
 
         def ask_plans(trip: Trip) -> None:
-            for intake, packed in zip(intakes, offered, strict=True):
-                plans.ask(trip, intake.event.tenant, intake.event.user_id, intake.intent, packed)
+            for (single, _, start), packed in zip(timed, offered, strict=True):
+                who = (single.event.tenant, single.event.user_id, single.intent)
+                plans.ask(trip, *who, packed, max(0, start.due_ms - now_ms))
+                trip.execute_command("EXISTS", keys.redis_cancel(*who))
 
-        held = await trusted(self._trips, self._epoch, ask_plans)
-        return [planning.unpack(plans.read(reply, packed)) for reply, packed in zip(held, offered, strict=True)]
+        replies = await trusted(self._trips, self._epoch, ask_plans)
+        return [
+            _Planned(single, start, *planning.unpack(plans.read(held, packed)), bool(flag))
+            for (single, _, start), packed, held, flag in zip(timed, offered, replies[::2], replies[1::2], strict=True)
+        ]
 
-    def _plan(self, intake: _Intake, profile: Profile) -> planning.Plan:
+    def _plan(self, timed: _Timed) -> planning.Plan:
         """By what is known of the person now."""
-        return planning.plan(intake.policy, intake.event.channels, profile, intake.event.to, self._doors.served)
+        single = timed.single
+        return planning.plan(single.policy, single.event.channels, timed.profile, single.event.to, self._doors.served)
 
-    def _wanted(
-        self, intakes: Sequence[_Intake], planned: Sequence[tuple[planning.Plan, keys.Address]]
-    ) -> Mapping[tuple[str, str], int]:
+    def _wanted(self, planned: Sequence[_Planned], now_ms: int) -> Mapping[tuple[str, str], int]:
         """Tokens needed per (tenant, lane)."""
         return Counter(
-            (intake.event.tenant, lane)
-            for intake, (plan, owner) in zip(intakes, planned, strict=True)
-            if owner == intake.address
-            for lane in self._lanes(intake, plan)
+            (one.single.event.tenant, lane)
+            for one in planned
+            if one.owner == one.single.address and not one.is_cancelled and one.start.due_ms <= now_ms
+            for lane in self._lanes(one)
         )
 
-    def _routed(self, intake: _Intake, plan: planning.Plan, owner: keys.Address, now_ms: int) -> Answer:
-        event, address = intake.event, intake.address
-        if owner != address:
-            other = self._ids.notification_id(event.tenant, owner)
-            return Done(events=(_end(event, address, EventKind.SUPPRESSED, Reason.DUPLICATE_OF, now_ms, other),))
-        lanes = self._lanes(intake, plan)
-        if self._purse is not None and not self._purse.spend(event.tenant, lanes):
+    async def _answer_all(self, planned: Sequence[_Planned], answer: AnswerTo, now_ms: int) -> None:
+        """The old ones last: their rows may take a while to answer."""
+        old: list[tuple[_Planned, Done]] = []
+        for one in planned:
+            given = self._routed(one, now_ms)
+            if isinstance(given, Done) and given.publish and self._may_be_forgotten(one, now_ms):
+                old.append((one, given))
+            else:
+                answer(one.single.record, given)
+        for at, (one, given) in enumerate(old):
+            try:
+                answer(one.single.record, await self._unless_known(one, given))
+            except Transient:
+                for later, _ in old[at:]:
+                    answer(later.single.record, Defer(now_ms + self._options.read_again_ms))
+                return
+
+    def _routed(self, planned: _Planned, now_ms: int) -> Answer:
+        single, plan = planned.single, planned.plan
+        event, address = single.event, single.address
+        if planned.owner != address:
+            other = self._ids.notification_id(event.tenant, planned.owner)
+            return Done(
+                events=(single_records.end(event, address, EventKind.SUPPRESSED, Reason.DUPLICATE_OF, now_ms, other),)
+            )
+        if planned.is_cancelled:
+            return single_records.cancelled(single, plan, now_ms)
+        is_due = planned.start.due_ms <= now_ms
+        if is_due and self._purse is not None and not self._purse.spend(event.tenant, self._lanes(planned)):
             return Defer(now_ms + self._options.ask_again_ms)
-        metrics.ROUTED.labels(intake.policy.priority(event.priority)).inc()
-        return Done(tuple(self._lane_records(intake, plan, now_ms)), tuple(_row_events(intake, plan, now_ms)))
+        metrics.ROUTED.labels(single.policy.priority(event.priority)).inc()
+        if is_due:
+            return single_records.in_lanes(self._topics, single, plan, now_ms)
+        return single_records.in_hold(self._topics, single, plan, planned.start, now_ms)
 
-    def _lanes(self, intake: _Intake, plan: planning.Plan) -> list[str]:
-        priority = intake.policy.priority(intake.event.priority)
-        return [self._topics.lane(part.channel, priority) for part in plan.parts if not part.reason]
+    def _may_be_forgotten(self, planned: _Planned, now_ms: int) -> bool:
+        """Whether it may have been sent so long ago that no claim says so: a record read again after a day."""
+        known_at_ms = _known_at_ms(planned.single.record, planned.single.event)
+        return now_ms - max(known_at_ms, planned.start.due_ms) > CLAIMED_FOR_MS
 
-    def _lane_records(self, intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[Outgoing]:
-        event = intake.event
-        key = keys.user_key(event.tenant, event.user_id).encode()
-        headers = tuple(header for header in intake.record.headers if header[0] != DUE)
-        for index, part in enumerate(plan.parts):
-            if not part.reason:
-                delivery = _delivery(intake, plan, index, now_ms)
-                metrics.PLANNED.labels(part.channel, delivery.priority).inc()
-                yield Outgoing(self._topics.lane(part.channel, delivery.priority), key, codec.encode(delivery), headers)
+    async def _unless_known(self, planned: _Planned, given: Done) -> Done:
+        """Of what would go out, only what its row still waits for. Raises Transient while nobody can read the row."""
+        if self._doors.rows is None:
+            return given
+        slot = await self._doors.rows.slot(planned.single.event.tenant, planned.single.address)
+        if slot is None:
+            return given
+        waiting = _untouched(slot)
+        suffixes = single_records.sent_out(planned.plan)
+        return Done(tuple(one for one, suffix in zip(given.publish, suffixes, strict=True) if suffix in waiting))
+
+    def _lanes(self, planned: _Planned) -> list[str]:
+        priority = planned.single.policy.priority(planned.single.event.priority)
+        return [self._topics.lane(part.channel, priority) for part in planned.plan.parts if not part.reason]
 
 
 _REFUSALS = {"event_id": ParkReason.NO_KEY, "template": ParkReason.UNKNOWN_TEMPLATE}
@@ -244,54 +311,11 @@ def _has_origin(event: NotificationRequested) -> bool:
     return keys.is_single_row(event.origin_row) and 0 <= event.origin_slot < keys.SLOTS_PER_ROW
 
 
-def _end(
-    event: NotificationRequested, address: keys.Address, kind: EventKind, reason: str, at_ms: int, detail: str = ""
-) -> RowEvent:
-    user_id, template = event.user_id[: keys.USER_ID_MAX], event.template[: keys.USER_ID_MAX]
-    ended = planning.slot_end(address.slot, kind, reason, at_ms, user_id, template, event.accepted_at_ms, detail)
-    return RowEvent(event.tenant, address.row, ended)
-
-
-def _row_events(intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[RowEvent]:
-    event, address = intake.event, intake.address
-    for one in _events(intake, plan, now_ms):
-        yield RowEvent(event.tenant, address.row, one)
-
-
-def _events(intake: _Intake, plan: planning.Plan, now_ms: int) -> Iterator[StatusEvent]:
-    event, slot = intake.event, intake.address.slot
-    who = (event.user_id, event.template, event.accepted_at_ms)
-    if not plan.parts:
-        yield planning.slot_end(slot, EventKind.SUPPRESSED, Reason.NO_CHANNEL, now_ms, *who)
-        return
-    yield planning.planned(plan.suffixes(), slot, now_ms, intake.record.offset, *who)
-    yield from planning.unsent(plan, slot, now_ms)
-    for part in plan.parts:
-        if not part.reason:
-            yield StatusEvent(slot, EventKind.QUEUED, now_ms, part.suffix)
-
-
-def _delivery(intake: _Intake, plan: planning.Plan, index: int, now_ms: int) -> Delivery:
-    event, part = intake.event, plan.parts[index]
-    return Delivery(
-        tenant=event.tenant,
-        user_id=event.user_id,
-        intent=intake.intent,
-        row=intake.address.row,
-        slot=intake.address.slot,
-        index=index,
-        channel=part.channel,
-        device=part.device,
-        priority=intake.policy.priority(event.priority),
-        template=event.template,
-        campaign_id="",
-        params=event.params,
-        campaign_params="{}",
-        to=event.to,
-        accepted_at_ms=event.accepted_at_ms,
-        released_at_ms=now_ms,
-        expires_at_ms=event.expires_at_ms,
-        siblings=plan.siblings(index),
-        fallback=plan.fallback,
-        force=event.force,
+def _untouched(slot: SlotView) -> frozenset[str]:
+    """The deliveries that no call was made for and that have not ended: one whose record was lost is among them."""
+    return frozenset(
+        keys.shown_suffix(one.channel, one.device) for one in slot.deliveries if not one.calls and one.state in _WAITS
     )
+
+
+_WAITS = frozenset({"accepted", EventKind.SCHEDULED, EventKind.QUEUED})

@@ -158,7 +158,8 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
 
     letters = DeadLetters(ground.topics, ground.clock)
     profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
-    doors = Doors(check_event, letters.parked, profiles, shared.served(settings))
+    zones = {name: tenant.time_zone for name, tenant in settings.tenants.items()}
+    doors = Doors(check_event, letters.parked, profiles, shared.served(settings), zones, await shared.reads(ground))
     handler = Route(
         entries,
         ground.policies,

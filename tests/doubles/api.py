@@ -61,7 +61,7 @@ class Api:
             policies=POLICIES,
             clock=self.clock,
             random_bytes=random.Random(7).randbytes,
-            limits=requests.Limits(schedules=True),
+            limits=requests.Limits(),
         )
 
     def with_keys(self, *configured: auth.ApiKey) -> None:

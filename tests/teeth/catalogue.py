@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.teeth import facing_across, facing_in, facing_out, ground
+from tests.teeth import facing_across, facing_in, facing_out, ground, later
 from tests.teeth.patch import Patch
 
-PATCHES: tuple[Patch, ...] = (*facing_in.PATCHES, *facing_across.PATCHES, *facing_out.PATCHES, *ground.PATCHES)
+PATCHES: tuple[Patch, ...] = (
+    *facing_in.PATCHES,
+    *facing_across.PATCHES,
+    *facing_out.PATCHES,
+    *ground.PATCHES,
+    *later.PATCHES,
+)

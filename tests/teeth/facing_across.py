@@ -23,8 +23,8 @@ PATCHES: tuple[Patch, ...] = (
     Patch(
         name="puts transactional messages into the bulk lanes",
         promise=4,
-        file="streams/route.py",
-        old="        priority=intake.policy.priority(event.priority),",
+        file="streams/single_records.py",
+        old="        priority=single.policy.priority(event.priority),",
         new="        priority=Priority.BULK,",
         test=_ROUTE + "test_a_request_becomes_one_delivery_in_its_lane",
         suffers="A code for a login arrives an hour later, behind the newsletter.",

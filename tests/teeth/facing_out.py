@@ -214,7 +214,7 @@ CHECKS = (
         file="consumers/send_checks.py",
         old="    if order is CampaignOrder.CANCELLED:",
         new="    if order is None:",
-        test=_DECISIONS + "TestCampaignOrders::test_a_paused_campaign_waits_and_a_cancelled_one_ends",
+        test=_DECISIONS + "TestCampaignOrders::test_a_cancelled_campaign_ends",
         suffers="A cancelled campaign is sent to the end.",
     ),
     Patch(
@@ -281,7 +281,7 @@ CALL = (
         name="forgets the hop of a retry",
         promise=7,
         file="consumers/verdicts.py",
-        old="hop=delivery.hop + 1 if verdict.kind is EventKind.RETRYING else 0",
+        old="hop=delivery.hop + 1 if verdict.kind in WAITS else 0",
         new="hop=0",
         test=_WORKER + "TestOutcomes::test_a_failure_waits_in_a_tier_and_counts_a_try",
         suffers="A status says queued for hours although its message waits for the provider.",

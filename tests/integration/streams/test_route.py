@@ -1,110 +1,36 @@
 """Singles find their lanes, on real Redis; the log and the engine are in memory."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 
-from deploy import redis_client
-from deploy.redis_trips import RedisTrips
-from producers import requests
-from retry_topics.dead_letters import DeadLetters
-from schemas import codec, keys
+from schemas import keys
 from schemas.errors import StoreDown
-from schemas.messages import Channel, Contact, Delivery, EventKind, NotificationRequested, Priority, StatusEvent
-from schemas.policies import MessageClass, TemplatePolicy
+from schemas.messages import Channel, EventKind, Priority
 from schemas.reasons import ParkReason, Reason
-from schemas.records import Answer, Defer, Done, Record
-from schemas.topics import Topics
-from schemas.trips import Epoch
+from schemas.records import Defer, Done
 from streams.grants import Grants, Purse
-from streams.recipients import RedisProfiles
-from streams.route import Doors, Entry, Route
-from tests.doubles.manual_clock import START_MS, ManualClock
-
-TOPICS = Topics()
-REQUESTS, BULK = TOPICS.requests("default"), TOPICS.requests_bulk("default")
-EPOCH = "0a1b2c3d"
-IDS = keys.Ids(b"secret")
-POLICIES = {
-    "code": TemplatePolicy("code", MessageClass.TRANSACTIONAL, (Channel.PUSH, Channel.EMAIL)),
-    "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,)),
-}
-TRACE = (("traceparent", b"00-1-2-01"),)
-REQUEST = NotificationRequested(
-    "default",
-    "order-1",
-    "ann",
-    "code",
-    to=Contact(email="ann@example.org"),
-    accepted_at_ms=START_MS,
-    expires_at_ms=START_MS + 60_000,
+from tests.integration.streams.route_world import (
+    BULK,
+    EPOCH,
+    IDS,
+    REQUEST,
+    REQUESTS,
+    TOPICS,
+    TRACE,
+    World,
+    deliveries,
+    events,
+    opened,
+    record,
+    request,
 )
-
-
-class World:
-    def __init__(self, redis: Redis, epoch: Epoch) -> None:
-        self.redis, self.trips = redis, RedisTrips(redis, "route")
-        self.epoch = epoch
-        self.clock = ManualClock()
-        self.route = self.handler()
-
-    def handler(self, purse: Purse | None = None) -> Route:
-        entries = {
-            REQUESTS: Entry("default", EPOCH, Priority.TRANSACTIONAL),
-            BULK: Entry("default", EPOCH, Priority.BULK),
-        }
-        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, RedisProfiles(self.trips, self.epoch))
-        return Route(entries, POLICIES, doors, self.trips, self.epoch, TOPICS, IDS, self.clock, purse)
-
-    async def handle(self, *records: Record, route: Route | None = None) -> list[Answer]:
-        answers: dict[tuple[str, int], Answer] = {}
-
-        def answer(record: Record, given: Answer) -> None:
-            assert (record.topic, record.offset) not in answers, "each record is answered once"
-            answers[record.topic, record.offset] = given
-
-        await (route or self.route).handle(records, answer)
-        return [answers[record.topic, record.offset] for record in records]
-
-    async def done(self, record: Record, route: Route | None = None) -> Done:
-        (answer,) = await self.handle(record, route=route)
-        assert isinstance(answer, Done)
-        return answer
-
-
-def check(event: NotificationRequested, now_ms: int) -> NotificationRequested:
-    return requests.check_event(event, POLICIES, now_ms, requests.Limits(schedules=True))
-
-
-def record(event: NotificationRequested | bytes, offset: int = 35, topic: str = REQUESTS) -> Record:
-    value = event if isinstance(event, bytes) else codec.encode(event)
-    return Record(topic, 3, offset, b"default/ann", value, TRACE, START_MS)
-
-
-def request(**changes: Any) -> NotificationRequested:
-    return replace(REQUEST, **changes)
-
-
-def deliveries(done: Done) -> list[Delivery]:
-    return [codec.decode(one.value, Delivery) for one in done.publish]
-
-
-def events(done: Done) -> list[StatusEvent]:
-    return [one.event for one in done.events]
 
 
 @pytest.fixture
 async def world(redis_url: str) -> AsyncIterator[World]:
-    epoch = Epoch()
-    redis = redis_client.connect(redis_url, epoch)
-    await redis.flushdb()
-    await redis.set(keys.REDIS_EPOCH, epoch.run_id)
-    yield World(redis, epoch)
-    await redis.flushdb()
-    await redis.aclose()
+    async with opened(redis_url) as made:
+        yield made
 
 
 async def test_a_request_becomes_one_delivery_in_its_lane(world: World) -> None:
@@ -193,11 +119,6 @@ async def test_what_expired_on_the_way_is_not_sent(world: World) -> None:
     done = await world.done(record(request()))
     assert done.publish == ()
     assert [event.kind for event in events(done)] == [EventKind.EXPIRED]
-
-
-async def test_what_is_not_due_yet_waits(world: World) -> None:
-    (answer,) = await world.handle(record(request(send_at_ms=START_MS + 5_000)))
-    assert answer == Defer(START_MS + 5_000)
 
 
 async def test_an_emptied_redis_routes_nothing(world: World) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
+import orjson
 import pytest
 
 from producers import request_bodies, requests
@@ -14,7 +16,7 @@ from tests.doubles.api import POLICIES
 NOW_MS = 1_796_000_000_000
 HOUR_MS = 3_600_000
 EVENT = NotificationRequested(tenant="default", event_id="e1", user_id="u1", template="code")
-LIMITS = requests.Limits(schedules=True)
+LIMITS = requests.Limits()
 
 
 def check(event: NotificationRequested, now_ms: int = NOW_MS) -> NotificationRequested:
@@ -54,6 +56,9 @@ def test_without_an_event_id_there_is_no_key_to_tell_repeats_by() -> None:
         ({"params": '{"a":"' + "x" * 65_536 + '"}'}, "params"),
         ({"to": Contact(devices=(Device("d", "t", "ios", registered_at_ms=2**60),))}, "to.devices.registered_at_ms"),
         ({"send_at_local": "08:00", "send_on": "0001-01-01"}, "send_at.date"),
+        ({"send_at_local": "08:00", "send_on": "9999-12-31"}, "send_at"),
+        ({"send_on": "2026-12-01"}, "send_at_local"),
+        ({"send_at_local": "08:00", "send_at_ms": NOW_MS + 1}, "send_at_local"),
         ({"priority": "urgent"}, "priority"),
         ({"channels": (Channel.PUSH,)}, "channels"),
         ({"to": Contact(email="nobody")}, "to.email"),
@@ -87,12 +92,32 @@ def test_addresses_are_brought_into_one_form() -> None:
     assert checked.to == Contact(email="Jo@example.org", phone="+491701234567")
 
 
-def test_sending_later_is_refused_by_a_release_that_cannot_keep_it() -> None:
-    for change in ({"send_at_ms": NOW_MS + 1}, {"send_at_local": "08:00"}):
-        with pytest.raises(Refused, match="send_at"):
-            requests.check_event(replace(EVENT, **change), POLICIES, NOW_MS, requests.Limits())
-    past = replace(EVENT, send_at_ms=NOW_MS - HOUR_MS)
-    assert requests.check_event(past, POLICIES, NOW_MS, requests.Limits()).send_at_ms == past.send_at_ms
+def test_an_event_whose_start_passed_on_the_way_goes_out_now() -> None:
+    late = replace(EVENT, send_at_ms=NOW_MS - HOUR_MS)
+    assert check(late) == replace(late, accepted_at_ms=NOW_MS, expires_at_ms=NOW_MS + 20 * HOUR_MS)
+
+
+@pytest.mark.parametrize(("behind_ms", "passes"), [(requests.JUST_NOW_MS, True), (requests.JUST_NOW_MS + 1, False)])
+def test_a_start_in_the_past_is_refused_at_the_door_unless_clocks_or_repeats_explain_it(
+    behind_ms: int, passes: bool
+) -> None:
+    at = datetime.fromtimestamp((NOW_MS - behind_ms) / 1000, UTC).isoformat()
+    raw = orjson.dumps({"user_id": "42", "template": "code", "send_at": at})
+    if passes:
+        assert requests.notification(raw, "k", "default", POLICIES, NOW_MS, LIMITS).expires_at_ms > NOW_MS
+        return
+    with pytest.raises(Refused, match="lies in the past") as refusal:
+        requests.notification(raw, "k", "default", POLICIES, NOW_MS, LIMITS)
+    assert refusal.value.field == "send_at"
+
+
+def test_a_local_start_is_kept_for_until_the_last_zone_of_the_earth_has_had_it() -> None:
+    """The expiry by default and the idempotency answer both outlast it: 08:00 at UTC-12 is 20:00 UTC."""
+    body = {"user_id": "42", "template": "code", "send_at": {"local": "08:00", "date": "2026-12-01"}}
+    message = requests.notification(orjson.dumps(body), "k", "default", POLICIES, NOW_MS, LIMITS)
+    last_ms = int(datetime(2026, 12, 1, 20, tzinfo=UTC).timestamp() * 1000)
+    assert NOW_MS + requests.starts_in_ms(message, NOW_MS) == last_ms
+    assert message.expires_at_ms == last_ms + 20 * HOUR_MS
 
 
 def test_a_campaign_expires_within_21_days_even_when_it_starts_late() -> None:

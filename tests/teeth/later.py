@@ -99,6 +99,6 @@ PATCHES = (
         old="        if wait_ms > self.options.hold_above_ms:",
         new="        if wait_ms > 2**53:",
         test=_HOLDING + "TestLongWaits::test_an_hour_is_waited_for_in_hold_and_counts_a_try",
-        suffers="A provider that asked to be left alone for an hour is called after ten minutes, and closes the account.",
+        suffers="A provider that wants to be left alone for an hour is called after ten minutes.",
     ),
 )

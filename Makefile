@@ -1,7 +1,7 @@
 # Everything a developer does, in one word each. The Python environment follows requirements.lock by itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test test-long test-teeth soak bench up down lint format docs
+.PHONY: help environment demo blast test test-long test-teeth soak bench up down lint format docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -20,6 +20,10 @@ $(ENVIRONMENT): requirements.lock pyproject.toml deploy/environment.sh
 
 demo: $(ENVIRONMENT) ## See it work: four channels, a campaign of 20,000, a worker killed in the middle
 	@$(BIN)/tidings demo
+
+blast: $(ENVIRONMENT) ## Judge a million recipients at a provider's cap (RECIPIENTS= RATE= SECONDS= SEED= KILL=1 JSON=1 PLOT=)
+	@$(BIN)/tidings blast $(foreach option,recipients rate seconds seed plot,$(call given,$(option))) \
+		$(if $(KILL),--kill) $(if $(JSON),--json)
 
 docs: $(ENVIRONMENT) ## Generate the pages of topics, metrics and settings
 	@$(BIN)/tidings reference docs

@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from deploy.blast import place
 from deploy.blast.facts import Kill
@@ -22,6 +22,8 @@ FROM, TO = 0.05, 0.9
 ROBBED = "streams-status"
 """It is started again with an empty disk, as when its machine is lost."""
 LOOK_S = 0.2
+ON_THE_WAY = ("api", "route-requests", "work-push.transactional")
+"""Every login code passes them. Each is back before the next one goes: what is promised is one death at a time."""
 
 
 def schedule(roles: Iterable[str], seed: int) -> list[tuple[float, str]]:
@@ -46,6 +48,8 @@ class Killer:
         for share, role in self.planned:
             await reached(share)
             await self.may.wait()
+            if role in ON_THE_WAY:
+                await self._until_calm(ON_THE_WAY)
             kill = self._kill(role, await self._running(role))
             self.made.append(kill)
             say(f"kill -9 {kill.pid}: {role}{', its disk emptied' if kill.disk else ''}, after {share:.0%}")
@@ -69,8 +73,16 @@ class Killer:
     async def until_calm(self) -> None:
         """Holds further kills back, and returns once the last one is long enough ago. `may.set()` lets them go on."""
         self.may.clear()
-        if self.made:
-            await asyncio.sleep(max(0.0, self.made[-1].at_s + AFTER_KILL_S + 1 - time.time()))
+        await self._until_calm([role for _, role in self.planned])
+
+    def is_over(self) -> bool:
+        """All are killed, and at work again."""
+        return len(self.made) == len(self.planned) and all(kill.back_after_s is not None for kill in self.made)
+
+    async def _until_calm(self, roles: Sequence[str]) -> None:
+        """The last kill among these roles is long enough ago."""
+        last_s = max((kill.at_s for kill in self.made if kill.role in roles), default=0.0)
+        await asyncio.sleep(max(0.0, last_s + AFTER_KILL_S + 1 - time.time()))
 
     def note_back(self) -> None:
         """Writes down who is at work again."""

@@ -20,6 +20,7 @@ from rich.console import Console
 from deploy import cost
 from deploy.blast import audience, judging, place, plot, report, wishes
 from deploy.blast.facts import Arrived, Facts, arrived
+from deploy.blast.judging import AFTER_KILL_S
 from deploy.blast.kills import Killer
 from deploy.blast.plan import ANSWER_MS, CODE, LARGE_ID, SMALL, SMALL_ID, Plan
 from deploy.blast.view import View
@@ -36,8 +37,8 @@ from schemas.errors import Transient
 REQUEST_TIMEOUT_S = 60
 WIDTH = 150
 SMALL_AT = 0.5
-SMALL_WITHIN_S = 120.0
-"""When the next kill need not wait for the small campaign any more."""
+SMALL_WITHIN_S = 30.0
+"""The next kill waits no longer for the small campaign."""
 LEFT_WITHIN_S = 60.0
 CALM_BEFORE_S = 3.0
 """Login codes alone, so that no connection is opened when the campaign begins."""
@@ -146,6 +147,8 @@ class Blast:
         took_s = time.monotonic() - begun_s
         cores = {name: (after - before[name]) / took_s for name, after in meter.read().items()}
         await watch.until(watch.finished)
+        if killer is not None:
+            await watch.until(killer.is_over)
         return _Seen(uploaded_s, small_begun_s, {} if killer else cores)
 
     async def _start(self, campaign_id: str, count: int) -> float:
@@ -158,18 +161,20 @@ class Blast:
         return time.monotonic() - begun_s
 
     async def _small(self, killer: Killer | None) -> float:
-        """Starts it, when nothing has been killed lately; the time at which that was asked for."""
-        if killer is not None:
+        """Starts it, when nothing has been killed lately; the time at which that was asked for.
+
+        Kills wait for it. A short blast would be over before that, and does not judge it.
+        """
+        is_long = self.plan.recipients * (1 - SMALL_AT) > self.plan.bulk_per_s * (AFTER_KILL_S + SMALL_WITHIN_S)
+        if killer is not None and is_long:
             await killer.until_calm()
         begun_s = time.time()
         self.narrator.say(f"campaign of {SMALL} behind it, at {self.watch.share:.0%}")
         await self._start(SMALL_ID, SMALL)
         if killer is not None:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SMALL_WITHIN_S):
                     await self.watch.until(lambda: self.watch.small.distinct >= SMALL)
-            except TimeoutError:
-                self.narrator.say("the small campaign is late")
             killer.may.set()
         return begun_s
 

@@ -414,9 +414,9 @@ def redis_grant(lane: str, tenant: str) -> str:
     return f"grant:{{{lane}}}:{encoded(tenant)}"
 
 
-def redis_fanned(tenant: str, campaign_id: str) -> str:
-    """Bit per page of a campaign: set once its deliveries reach the lanes."""
-    return f"fanned:{{{campaign_key(tenant, campaign_id)}}}"
+def redis_fanned(tenant: str, campaign_id: str, page: int, hop: int, first_slot: int) -> str:
+    """One for each released page, or piece of one: set once its deliveries reach the lanes, and gone soon after."""
+    return f"fanned:{{{campaign_key(tenant, campaign_id)}}}:{page}.{hop}.{first_slot}"
 
 
 def redis_owner(group: str, partition: int) -> str:

@@ -106,7 +106,10 @@ class AudiencePage:
 
 @dataclass(frozen=True, slots=True)
 class CampaignRequested:
-    """Written after its last page. The first request of an id wins; content_hash tells two apart."""
+    """Written after its last page. The first request of an id wins; content_hash tells two apart.
+
+    send_at_ms: its pages are let go from then on; 0 = at once. send_at_local, send_on: as in NotificationRequested.
+    """
 
     tenant: str
     campaign_id: str
@@ -371,7 +374,8 @@ class CampaignProgress:
 
 @dataclass(frozen=True, slots=True)
 class CampaignCursor:
-    """How far dispatch has released a campaign: next_page and the offset it lies at. Ordered by epoch.
+    """How far dispatch has released a campaign: next_page and the offset it lies at, or, of a page released in pieces,
+    the first position of it that is left (next_slot). Ordered by epoch.
 
     missing: pages passed over because the log does not hold them, whose recipients are not ended yet: the first
     page of each gap and the one after its last, in turn.
@@ -385,6 +389,7 @@ class CampaignCursor:
     released: int
     at_ms: int
     missing: tuple[int, ...] = ()
+    next_slot: int = 0
 
 
 class CampaignStatus(StrEnum):

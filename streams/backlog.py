@@ -6,8 +6,8 @@ Workers tell their progress in Redis per lane partition, four times a second. Ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from schemas import keys
 from schemas.clock import Clock
@@ -17,9 +17,15 @@ from streams.campaigns import Campaign
 
 STUCK_AFTER_S = 2.0
 FORGOTTEN_AFTER_S = 30.0
-"""Pages that nobody has fanned out for so long are no longer expected in the lanes."""
+"""A page that is not fanned out so long after others were that came later is no longer expected in the lanes."""
+FORGOTTEN_AT_LAST_S = 300.0
+"""Nor is one that nobody fanned out for so long, though nobody fans out anything."""
 STUCK_AT_MOST_S = 60.0
 """A stuck partition is left out of the backlog until it holds this many seconds of the lane's rate."""
+TIERS_FREE_S = 5.0
+"""So many seconds of a lane's rate may wait in its tiers and count for nothing."""
+TIERS_EVERY_S = 1.0
+"""Tiers are looked at less often than lanes: what waits there comes back over minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,61 +72,116 @@ class Stuck:
 
 
 class OnTheirWay:
-    """Recipients whose pages were let go and have not reached the lanes."""
+    """Recipients whose pages this leader let go and which have not reached the lanes.
+
+    What its predecessor let go has, by the time it is replaced, or fan-out stands still: then it is one window more.
+    """
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[int, float]] = {}
+        self._let_go: dict[str, dict[str, tuple[int, float]]] = {}
+        self._arrived_from_s = 0.0
 
-    def recipients(self, campaign: Campaign, fanned_pages: int, now_s: float) -> float:
+    def start_over(self) -> None:
+        """Forgets what was let go when this process led before."""
+        self._let_go.clear()
+
+    def add(self, campaign: Campaign, mark: str, recipients: int, now_s: float) -> None:
+        """Let go now. mark: the key that says that it reached the lanes."""
+        self._let_go.setdefault(campaign.key, {})[mark] = (recipients, now_s)
+
+    def marks(self) -> list[str]:
+        """Of all that may not have reached the lanes yet."""
+        return [mark for marks in self._let_go.values() for mark in marks]
+
+    def arrived(self, marks: Collection[str], now_s: float) -> None:
+        """These have reached the lanes."""
+        for waiting in self._let_go.values():
+            for mark in marks:
+                _, since_s = waiting.pop(mark, (0, 0.0))
+                self._arrived_from_s = max(self._arrived_from_s, since_s)
+        for key, waiting in self._let_go.items():
+            self._let_go[key] = {mark: one for mark, one in waiting.items() if self._is_expected(one[1], now_s)}
+        self._let_go = {key: waiting for key, waiting in self._let_go.items() if waiting}
+
+    def _is_expected(self, since_s: float, now_s: float) -> bool:
+        is_passed_over = since_s < self._arrived_from_s
+        return now_s - since_s < (FORGOTTEN_AFTER_S if is_passed_over else FORGOTTEN_AT_LAST_S)
+
+    def recipients(self, campaign: Campaign) -> int:
         """By two measures (pages marked by fan-out, plans counted in rows), each too high when its source is late
-        or lost: the smaller counts. A count that stands still for long is left out: nobody works on those pages.
+        or lost: the smaller counts.
         """
-        pages = max(0, campaign.next_page - fanned_pages)
-        if not pages:
-            self._since.pop(campaign.key, None)
-            return 0.0
         counts = campaign.counts()
-        by_pages = pages * campaign.released / campaign.next_page
-        by_plans = campaign.released - max(counts.planned, counts.finished)
-        known, since_s = self._since.get(campaign.key, (-1, now_s))
-        if known != pages:
-            since_s = now_s
-        self._since[campaign.key] = (pages, since_s)
-        return max(0.0, min(by_pages, by_plans)) if now_s - since_s < FORGOTTEN_AFTER_S else 0.0
+        waiting = sum(size for size, _ in self._let_go.get(campaign.key, {}).values())
+        return max(0, min(waiting, campaign.released - max(counts.planned, counts.finished)))
+
+
+@dataclass(slots=True)
+class _Tiers:
+    """What waits in a lane's tiers, as last seen."""
+
+    waiting: int = 0
+    seen_at_s: float = field(default=-TIERS_EVERY_S)
 
 
 class Backlog:
-    """Looks at the lanes. partitions: how many each lane has."""
+    """Looks at the lanes. partitions: how many each lane and tier has; tiers: lane -> its tiers."""
 
-    def __init__(self, reader: LogReader, trips: Trips, partitions: Mapping[str, int], clock: Clock) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        trips: Trips,
+        partitions: Mapping[str, int],
+        clock: Clock,
+        tiers: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._reader = reader
         self._trips = trips
         self._partitions = partitions
         self._clock = clock
+        self._tiers = tiers or {}
         self._stuck = Stuck()
+        self._seen_tiers: dict[str, _Tiers] = {}
 
-    async def lying(self, rates: Mapping[str, float]) -> dict[str, int]:
-        """Deliveries not finished, for each of these lanes (name -> its rate). Raises StoreDown, Transient."""
-        lanes = list(rates)
-        progress = await self._progress(lanes)
+    async def lying(self, rates: Mapping[str, float]) -> dict[str, float]:
+        """Deliveries not finished, for each of these lanes (name -> its rate): those that lie in it, and those that
+        wait in its tiers beyond TIERS_FREE_S of the rate. Raises StoreDown, Transient.
+        """
         now_s = self._clock.steady_s()
-        found = {}
-        for lane in lanes:
-            seen = {
-                number: partition(*await self._reader.offsets(lane, number), progress[lane].get(number))
-                for number in range(self._partitions[lane])
-            }
-            found[lane] = self._stuck.counted(lane, seen, rates[lane], now_s)
-        return found
+        due = [lane for lane in rates if self._tiers_due(lane, now_s)]
+        seen = await self._seen([*rates, *(tier for lane in due for tier in self._tiers.get(lane, ()))])
+        for lane in due:
+            tiers = (partition for tier in self._tiers.get(lane, ()) for partition in seen[tier].values())
+            self._seen_tiers[lane] = _Tiers(sum(partition.lying for partition in tiers), now_s)
+        return {
+            lane: self._stuck.counted(lane, seen[lane], rate, now_s)
+            + max(0.0, self._seen_tiers[lane].waiting - TIERS_FREE_S * rate)
+            for lane, rate in rates.items()
+        }
 
-    async def fanned_pages(self, campaigns: Sequence[tuple[str, str]]) -> list[int]:
-        """Pages of each (tenant, campaign) that fan-out has brought to the lanes. Raises StoreDown."""
+    async def arrived(self, marks: Sequence[str]) -> set[str]:
+        """Those of these marks that fan-out has set. Raises StoreDown."""
 
         def ask(trip: Trip) -> None:
-            for tenant, campaign_id in campaigns:
-                trip.execute_command("BITCOUNT", keys.redis_fanned(tenant, campaign_id))
+            for mark in marks:
+                trip.execute_command("EXISTS", mark)
 
-        return [int(pages) for pages in await asked(self._trips, ask)]
+        found = await asked(self._trips, ask) if marks else []
+        return {mark for mark, is_set in zip(marks, found, strict=True) if is_set}
+
+    def _tiers_due(self, lane: str, now_s: float) -> bool:
+        return now_s - self._seen_tiers.get(lane, _Tiers(seen_at_s=now_s - TIERS_EVERY_S)).seen_at_s >= TIERS_EVERY_S
+
+    async def _seen(self, topics: Sequence[str]) -> dict[str, dict[int, Partition]]:
+        """Topic -> partition -> how it is now."""
+        progress = await self._progress(topics)
+        return {
+            topic: {
+                number: partition(*await self._reader.offsets(topic, number), progress[topic].get(number))
+                for number in range(self._partitions[topic])
+            }
+            for topic in topics
+        }
 
     async def _progress(self, lanes: Sequence[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """lane -> partition -> (low watermark, done above it)."""

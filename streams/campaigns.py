@@ -283,7 +283,7 @@ class Campaigns:
         cursor = codec.decode(raw, CampaignCursor)
         campaign = self._of(cursor.tenant, cursor.campaign_id)
         known = campaign.cursor
-        if known is None or (cursor.epoch, cursor.next_page) >= (known.epoch, known.next_page):
+        if known is None or _place(cursor) >= _place(known):
             campaign.cursor = cursor
         elif cursor.epoch < known.epoch:
             self._overwritten.add(campaign.key)
@@ -298,6 +298,10 @@ class Campaigns:
         elif found.epoch < known.epoch:
             self._overwritten.add(campaign.key)
         return campaign
+
+
+def _place(cursor: CampaignCursor) -> tuple[int, int, int]:
+    return cursor.epoch, cursor.next_page, cursor.next_slot
 
 
 def _latched(known: CampaignState | None, found: CampaignState) -> CampaignState:

@@ -19,18 +19,19 @@ from streams.page_reader import PageAt
 
 
 def moved(cursor: CampaignCursor | None, request: CampaignRequested, page: PageAt | None) -> CampaignCursor:
-    """Behind this page; None: behind the last one, as the log holds no more of them."""
+    """Behind this page or piece of one; None: behind the last one, as the log holds no more of them."""
     before = cursor or CampaignCursor(request.tenant, request.campaign_id, 0, 0, request.first_offset, 0, 0)
+    number = page.page.page if page is not None else request.pages
+    if number > before.next_page:
+        # A page lost after a piece of it went is missing as a whole.
+        missing = (*before.missing, before.next_page, number)
+        before = replace(before, missing=missing, released=before.released - before.next_slot, next_slot=0)
     if page is None:
-        missing = _with_gap(before.missing, before.next_page, request.pages)
-        return replace(before, next_page=request.pages, next_offset=request.last_offset + 1, missing=missing)
-    return replace(
-        before,
-        next_page=page.page.page + 1,
-        next_offset=page.offset + 1,
-        released=before.released + len(page.page.recipients),
-        missing=_with_gap(before.missing, before.next_page, page.page.page),
-    )
+        return replace(before, next_page=number, next_offset=request.last_offset + 1)
+    released = before.released + page.size
+    if not page.ends_page:
+        return replace(before, next_page=number, next_offset=page.offset, released=released, next_slot=page.end)
+    return replace(before, next_page=number + 1, next_offset=page.offset + 1, released=released, next_slot=0)
 
 
 def shares(cursor: CampaignCursor, request: CampaignRequested, most: int) -> list[tuple[int, int]]:
@@ -49,10 +50,6 @@ def ended(cursor: CampaignCursor, shares: list[tuple[int, int]]) -> CampaignCurs
     for _ in shares:
         missing = missing[2:] if missing[0] + 1 == missing[1] else (missing[0] + 1, *missing[1:])
     return replace(cursor, released=cursor.released + sum(count for _, count in shares), missing=missing)
-
-
-def _with_gap(missing: tuple[int, ...], first: int, after: int) -> tuple[int, ...]:
-    return (*missing, first, after) if first < after else missing
 
 
 def _pages(missing: tuple[int, ...]) -> Iterator[int]:

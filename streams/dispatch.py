@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,7 +111,7 @@ class Dispatch:
                     await self._until_stopped_or(self._leadership.acquired())
                 elif epoch != led_epoch:
                     await self._until_stopped_or(view.caught_up())
-                    self._ahead.start_over()
+                    self._releases.start_over()
                     led_epoch = epoch
                 else:
                     await self.look(epoch)
@@ -170,12 +170,12 @@ class Dispatch:
         ended: list[Gone] = []
         outgoing: list[Outgoing] = []
         for _ in range(min(self._options.ends_a_look, request.pages - campaign.next_page)):
-            page = await self._ahead.take(campaign, request, 1)
+            page = await self._ahead.take(campaign, request)
             ended.append((campaign, request, page))
             if page is None:
                 break
             users = [recipient.user_id for recipient in page.page.recipients]
-            outgoing += self._ends(request, page.page.page, users, end)
+            outgoing += self._ends(request, page.page.page, [*enumerate(users)][page.first :], end)
         await self._publisher.publish(outgoing)
         self._pass("after_ends")
         await self._move_cursors(ended, epoch)
@@ -186,17 +186,19 @@ class Dispatch:
         assert cursor is not None, "what is missing is noted in the cursor"
         shares = cursors.shares(cursor, request, self._options.ends_a_look)
         await self._publisher.publish(
-            [ended for page, count in shares for ended in self._ends(request, page, [""] * count, end)]
+            [ended for page, count in shares for ended in self._ends(request, page, enumerate([""] * count), end)]
         )
         moved = replace(cursors.ended(cursor, shares), epoch=epoch, at_ms=self._clock.now_ms())
         await self._publisher.publish([self._cursor_record(moved)])
         campaign.cursor = moved
 
-    def _ends(self, request: CampaignRequested, page: int, users: Sequence[str], end: End) -> Iterator[Outgoing]:
-        """Status records of a page nothing of which is sent. users: by position."""
+    def _ends(
+        self, request: CampaignRequested, page: int, users: Iterable[tuple[int, str]], end: End
+    ) -> Iterator[Outgoing]:
+        """Status records of recipients of a page to whom nothing is sent. users: (position, user)."""
         kind, reason = end
         now_ms = self._clock.now_ms()
-        events = page_status.ends(enumerate(users), kind, reason, request.template, request.accepted_at_ms, now_ms)
+        events = page_status.ends(users, kind, reason, request.template, request.accepted_at_ms, now_ms)
         return page_status.records(self._topics.status, request.tenant, request.campaign_id, page, events)
 
     async def _move_cursors(self, gone: Sequence[Gone], epoch: int) -> None:
@@ -288,8 +290,8 @@ def _released(candidate: Candidate, page: PageAt, now_ms: int) -> ReleasedPage:
         expires_at_ms=request.expires_at_ms,
         source_offset=page.offset,
         hop=0,
-        slots=(),
-        recipients=page.page.recipients,
+        slots=page.slots,
+        recipients=page.recipients,
         send_at_local=request.send_at_local,
         send_on=request.send_on,
     )

@@ -1,6 +1,6 @@
-"""Which pages of a campaign have reached the lanes: one bit a page in Redis.
+"""Which released pages have reached the lanes: one short-lived key for each in Redis.
 
-Fan-out marks, dispatch counts what it released and what is not there yet. Only a measure of the backlog: when
+Fan-out marks, dispatch asks for those that it let go and has not seen marked. Only a measure of the backlog: when
 it is lost, dispatch takes the count of planned recipients from `campaign.progress` instead.
 """
 
@@ -10,11 +10,11 @@ from schemas import keys
 from schemas.messages import ReleasedPage
 from schemas.trips import Trip
 
-KEPT_S = 86_400
+KEPT_S = 90
+"""Longer than dispatch expects a page that nobody fans out (`streams/backlog.py`)."""
 
 
 def ask_mark(trip: Trip, page: ReleasedPage) -> None:
-    """Appends two commands."""
-    key = keys.redis_fanned(page.tenant, page.campaign_id)
-    trip.execute_command("SETBIT", key, page.page, 1)
-    trip.execute_command("EXPIRE", key, KEPT_S)
+    """Appends one command."""
+    key = keys.redis_fanned(page.tenant, page.campaign_id, page.page, page.hop, min(page.slots, default=0))
+    trip.execute_command("SET", key, b"", "EX", KEPT_S)

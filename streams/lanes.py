@@ -16,16 +16,25 @@ from streams.pace import Allowance
 
 TRANSACTIONAL_MOST_S = 1.0
 LARGEST_PIECE = 250
-"""Recipients of a full page: so much a lane may hold on top of the least."""
+"""Recipients of a full page: no piece that is let go holds more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """share: the part of a provider's rate that bulk may use. least_s, most_s: seconds of it kept in a bulk lane."""
+    """share: the part of a provider's rate that bulk may use. least_s, most_s: seconds of it kept in a bulk lane.
+
+    piece_s: a piece is at most so many seconds of the slowest lane that it fills: in ten seconds a campaign of a sixth
+    of the weight has more than ten turns.
+    """
 
     share: float = 0.7
     least_s: float = 2.0
     most_s: float = 5.0
+    piece_s: float = 0.1
+
+    def piece(self, rates_per_s: Collection[float]) -> int:
+        """How many go at most in one turn, where these rates are to be kept."""
+        return min(LARGEST_PIECE, max(1, int(self.piece_s * min(rates_per_s))))
 
 
 DEFAULT = Window()
@@ -58,6 +67,10 @@ class Lane:
         """Whether it holds more than those who fill it by `has_room` can have put there."""
         least, most = self.least_s * self.rate_per_s, self.most_s * self.rate_per_s
         return self.backlog > max(most, least + LARGEST_PIECE)
+
+    def reserve(self, deliveries: float) -> None:
+        """Keeps room, for this look, for a piece that waits for another lane."""
+        self.backlog += deliveries
 
     def add(self, deliveries: float) -> None:
         self.backlog += deliveries

@@ -1,25 +1,28 @@
 """Which pages go out now, and how many bulk singles: one look at the lanes, then turn by turn until they are full.
 
-Every flow (a campaign, or the bulk singles of a tenant) takes its turns in the slowest of the lanes it fills, and
-goes only when all of these have room. Fallback lanes further down only must not be overfull; one whose provider is
-down holds up nobody who has another. Writes nothing: `streams/dispatch.py` does, and moves the cursors.
+Every flow (a campaign, or the bulk singles of a tenant) goes when it is its turn in all lanes that it fills and
+these have room; for as long as it waits nobody overtakes it there. Pieces are small beside a lane's window, so that
+turns are finely mixed and a slow lane is not flooded by one page. Fallback lanes further down only must not be
+overfull; one whose provider is down holds up nobody who has another. Writes nothing: `streams/dispatch.py` does,
+and moves the cursors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from schemas import metrics
+from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.messages import CampaignRequested, Channel, Priority
 from schemas.policies import Policies
 from schemas.reasons import Reason
 from schemas.topics import Topics
-from streams import fairness, lanes
+from streams import lanes
 from streams.backlog import Backlog, OnTheirWay
 from streams.campaigns import Campaign
-from streams.fairness import Claimant, RoundRobin
+from streams.fairness import Flow, Turns
 from streams.grants import Grants, Wish
 from streams.pace import Allowance
 from streams.page_reader import PageAt, ReadAhead
@@ -28,11 +31,10 @@ ProviderRate = Callable[[Channel], Awaitable[float]]
 """Sends per second of a channel's usable providers; 0 while there is none. For inapp a nominal rate."""
 PAGES_A_LOOK = 256
 BYTES_A_LOOK = 8_000_000
-GRANT_PIECE = 50
 GRANTS = "grants "
 """Names the flow of a tenant's bulk singles; a campaign's key never holds a space."""
 
-Flows = Mapping[tuple[str, str], Wish]
+Wishes = Mapping[tuple[str, str], Wish]
 """(tenant, lane) -> what bulk singles want of it."""
 
 
@@ -43,23 +45,6 @@ class Candidate:
     campaign: Campaign
     request: CampaignRequested
     use: lanes.Use
-
-
-@dataclass(frozen=True, slots=True)
-class _Going:
-    """A campaign at one look. fills: lanes that its pages fill; beside: fallback lanes that they may spill into."""
-
-    candidate: Candidate
-    fills: tuple[lanes.Lane, ...]
-    beside: tuple[lanes.Lane, ...]
-
-    @property
-    def turns_in(self) -> str:
-        return min(self.fills, key=lambda lane: (lane.rate_per_s, lane.name)).name
-
-    def fits(self, recipients: int, now_s: float) -> bool:
-        has_room = all(lane.has_room(recipients, now_s) for lane in self.fills)
-        return has_room and not any(lane.is_overfull for lane in self.beside)
 
 
 @dataclass(slots=True)
@@ -102,11 +87,10 @@ class Releases:
         self._grants = grants
         self._provider_rate = provider_rate
         self._topics = topics
-        self._weights = tenant_weights
         self._clock = clock
         self._served = served
         self._on_their_way = OnTheirWay()
-        self._robins: dict[str, RoundRobin] = {}
+        self._turns = Turns(tenant_weights)
         self._paces: dict[str, Allowance] = {}
         self._bulk_lanes = {topics.lane(channel, Priority.BULK): channel for channel in Channel}
 
@@ -128,6 +112,11 @@ class Releases:
         sent = [rates[channel] > 0 for channel in use.sent.values()]
         return all(sent) if sent else any(rate > 0 for rate in rates.values())
 
+    def start_over(self) -> None:
+        """A new leader knows what the log says, and nothing of what it did when it led before."""
+        self._ahead.start_over()
+        self._on_their_way.start_over()
+
     async def next(self, running: Sequence[Candidate]) -> Released:
         """What goes now. running: every campaign whose pages may go out or be on their way.
 
@@ -144,9 +133,9 @@ class Releases:
         if channels:
             rates = await self._rates(running, channels)
             found = await self._look(channels, rates, running, wishes)
-            going = [one for candidate in waiting if (one := _going(candidate, found, rates)).fills]
-            for lane in found.values():
-                await self._fill(lane, [one for one in going if one.turns_in == lane.name], wishes, released)
+            sources = {**self._pages(waiting, found, rates), **self._singles(wishes, found)}
+            self._turns.keep_only({*(candidate.campaign.key for candidate in running), *sources})
+            await self._fill(sources, released)
         return released
 
     def _may_go(self, candidate: Candidate, now_ms: int) -> bool:
@@ -164,7 +153,7 @@ class Releases:
         channels: Mapping[str, Channel],
         rates: Mapping[Channel, float],
         running: Sequence[Candidate],
-        wishes: Flows,
+        wishes: Wishes,
     ) -> dict[str, lanes.Lane]:
         """These lanes (name -> its channel) as they are now."""
         lying = await self._backlog.lying({lane: rates[channel] for lane, channel in channels.items()})
@@ -188,79 +177,147 @@ class Releases:
 
     async def _coming(self, running: Sequence[Candidate], rates: Mapping[Channel, float]) -> dict[str, float]:
         """Deliveries expected of pages that fan-out has not brought to the lanes yet."""
-        started = [candidate for candidate in running if candidate.campaign.next_page]
-        fanned = await self._backlog.fanned_pages([(c.request.tenant, c.request.campaign_id) for c in started])
+        arrived = await self._backlog.arrived(self._on_their_way.marks())
+        self._on_their_way.arrived(arrived, self._clock.steady_s())
         coming: dict[str, float] = {}
-        for candidate, pages in zip(started, fanned, strict=True):
-            recipients = self._on_their_way.recipients(candidate.campaign, pages, self._clock.steady_s())
+        for candidate in running:
+            recipients = self._on_their_way.recipients(candidate.campaign)
             for lane in candidate.use.filled(rates):
                 coming[lane] = coming.get(lane, 0.0) + recipients
         return coming
 
-    async def _fill(self, lane: lanes.Lane, going: Sequence[_Going], wishes: Flows, released: Released) -> None:
-        """Turn by turn among those who take their turns in this lane, until nothing of theirs fits."""
-        robin = self._robins.setdefault(lane.name, RoundRobin())
-        campaigns = {one.candidate.campaign.key: one for one in going}
-        wanted = {tenant: wish.missing for (tenant, wished), wish in wishes.items() if wished == lane.name}
-        robin.keep_only({*campaigns, *(GRANTS + tenant for tenant in wanted)})
+    def _pages(
+        self, waiting: Sequence[Candidate], found: Mapping[str, lanes.Lane], rates: Mapping[Channel, float]
+    ) -> dict[str, _Source]:
+        """The campaigns that have a lane to fill; the others have to wait."""
+        sources: dict[str, _Source] = {}
+        for candidate in waiting:
+            campaign, use = candidate.campaign, candidate.use
+            fills = [found[lane] for lane in use.filled(rates)]
+            beside = [lane for lane, channel in use.fallback.items() if found[lane] not in fills and rates[channel] > 0]
+            if fills and not any(found[lane].is_overfull for lane in beside):
+                pace = self._paces.setdefault(campaign.key, Allowance(self._clock.steady_s()))
+                rates_per_s = [lane.rate_per_s for lane in fills]
+                most = self._window.piece([*rates_per_s, campaign.pace_per_s or max(rates_per_s)])
+                sources[campaign.key] = _Pages(candidate, fills, most, self._ahead, self._on_their_way, pace)
+        return sources
+
+    def _singles(self, wishes: Wishes, found: Mapping[str, lanes.Lane]) -> dict[str, _Source]:
+        return {
+            f"{GRANTS}{tenant} {lane}": _Singles(
+                tenant, found[lane], wish.missing, self._window.piece([found[lane].rate_per_s])
+            )
+            for (tenant, lane), wish in wishes.items()
+        }
+
+    async def _fill(self, sources: Mapping[str, _Source], released: Released) -> None:
+        """Turn by turn, until nothing fits any more.
+
+        Whose turn it is while a lane is full holds its place there: nobody else fills that lane in this look, and
+        in its other lanes room is kept.
+        """
+        now_s = self._clock.steady_s()
+        full: set[str] = set()
         while not released.is_full:
-            claimants = [*self._claimants(campaigns), *self._grant_claimants(wanted, lane)]
-            name = robin.take(fairness.spread(claimants, self._weights))
+            waiting = {
+                name: source.flow
+                for name, source in sources.items()
+                if full.isdisjoint(source.flow.lanes) and source.size(now_s) > 0
+            }
+            name = self._turns.next(waiting)
             if name is None:
                 return
-            if name.startswith(GRANTS):
-                _take_tokens(name.removeprefix(GRANTS), wanted, lane, released)
-            else:
-                await self._take_page(campaigns, name, released)
+            source, size = sources[name], sources[name].size(now_s)
+            blocked = {lane.name for lane in source.fills if not lane.has_room(size, now_s)}
+            full |= blocked
+            if blocked:
+                for lane in source.fills:
+                    lane.reserve(size)
+                continue
+            taken = await source.take(size, released, now_s)
+            self._turns.pay(name, source.flow, taken)
+            for lane in source.fills:
+                lane.add(taken)
 
-    def _claimants(self, campaigns: Mapping[str, _Going]) -> Iterator[Claimant]:
-        now_s = self._clock.steady_s()
-        for key, going in campaigns.items():
-            candidate = going.candidate
-            size = self._ahead.size(candidate.campaign, candidate.request)
-            if going.fits(size, now_s) and self._within_pace(candidate.campaign, now_s):
-                yield Claimant(key, candidate.request.tenant, candidate.campaign.weight, size)
 
-    def _grant_claimants(self, wanted: Mapping[str, int], lane: lanes.Lane) -> Iterator[Claimant]:
-        now_s = self._clock.steady_s()
-        for tenant, missing in wanted.items():
-            tokens = min(missing, GRANT_PIECE)
-            if tokens and lane.has_room(tokens, now_s):
-                yield Claimant(GRANTS + tenant, tenant, 1, tokens)
+class _Source(Protocol):
+    """Somebody who lets something go, at one look. fills: the lanes that each piece fills."""
 
-    def _within_pace(self, campaign: Campaign, now_s: float) -> bool:
-        if not campaign.pace_per_s:
-            return True
-        return self._paces.setdefault(campaign.key, Allowance(now_s)).left(campaign.pace_per_s, now_s) > 0
+    @property
+    def flow(self) -> Flow: ...
 
-    async def _take_page(self, campaigns: dict[str, _Going], key: str, released: Released) -> None:
-        going = campaigns[key]
-        candidate = going.candidate
-        page = await self._ahead.take(candidate.campaign, candidate.request, len(campaigns))
-        if page is None or page.page.page + 1 >= candidate.request.pages:
-            del campaigns[key]
+    @property
+    def fills(self) -> Sequence[lanes.Lane]: ...
+
+    def size(self, now_s: float) -> int:
+        """Of the next piece; 0 while there is none, or the source's own pace forbids it."""
+        ...
+
+    async def take(self, size: int, released: Released, now_s: float) -> int:
+        """Lets a piece of about this size go; what really went. Raises Transient."""
+        ...
+
+
+class _Pages:
+    """The pages of one campaign. most: recipients of a piece; pace: kept when the campaign has one of its own."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        fills: Sequence[lanes.Lane],
+        most: int,
+        ahead: ReadAhead,
+        on_their_way: OnTheirWay,
+        pace: Allowance,
+    ) -> None:
+        request = candidate.request
+        self.fills = fills
+        self.flow = Flow(request.tenant, max(1, request.weight), tuple([lane.name for lane in fills]))
+        self._candidate = candidate
+        self._ahead = ahead
+        self._on_their_way = on_their_way
+        self._pace = pace
+        self._most = most
+        self._is_over = False
+
+    def size(self, now_s: float) -> int:
+        campaign = self._candidate.campaign
+        if self._is_over or (campaign.pace_per_s and self._pace.left(campaign.pace_per_s, now_s) <= 0):
+            return 0
+        return self._ahead.size(campaign, self._candidate.request, self._most)
+
+    async def take(self, size: int, released: Released, now_s: float) -> int:
+        candidate = self._candidate
+        campaign, request = candidate.campaign, candidate.request
+        page = await self._ahead.take(campaign, request, self._most)
         if page is None:
+            self._is_over = True
             released.at_end.append(candidate)
-            return
+            return 0
+        self._is_over = page.ends_page and page.page.page + 1 >= request.pages
         released.pages.append((candidate, page))
-        released.size += sum([len(r.params) + len(r.user_id) for r in page.page.recipients])
-        recipients = len(page.page.recipients)
-        for lane in going.fills:
-            lane.add(recipients)
-        if candidate.campaign.pace_per_s:
-            self._paces[key].spend(recipients)
+        released.size += sum([len(r.params) + len(r.user_id) for r in page.recipients])
+        mark = keys.redis_fanned(request.tenant, request.campaign_id, page.page.page, 0, page.first)
+        self._on_their_way.add(campaign, mark, page.size, now_s)
+        self._pace.spend(page.size)
+        return page.size
 
 
-def _going(candidate: Candidate, found: Mapping[str, lanes.Lane], rates: Mapping[Channel, float]) -> _Going:
-    """Without any lane to fill it has to wait."""
-    use = candidate.use
-    fills = use.filled(rates)
-    beside = [lane for lane, channel in use.fallback.items() if lane not in fills and rates[channel] > 0]
-    return _Going(candidate, tuple([found[lane] for lane in fills]), tuple([found[lane] for lane in beside]))
+class _Singles:
+    """The bulk singles of a tenant that want to go into a lane. missing: so many; most: of a piece."""
 
+    def __init__(self, tenant: str, lane: lanes.Lane, missing: int, most: int) -> None:
+        self.fills = (lane,)
+        self.flow = Flow(tenant, 1, (lane.name,))
+        self._missing = missing
+        self._most = most
 
-def _take_tokens(tenant: str, wanted: dict[str, int], lane: lanes.Lane, released: Released) -> None:
-    tokens = min(wanted[tenant], GRANT_PIECE)
-    wanted[tenant] -= tokens
-    lane.add(tokens)
-    released.tokens[tenant, lane.name] = released.tokens.get((tenant, lane.name), 0) + tokens
+    def size(self, now_s: float) -> int:
+        return min(self._missing, self._most)
+
+    async def take(self, size: int, released: Released, now_s: float) -> int:
+        (lane,) = self.fills
+        self._missing -= size
+        key = self.flow.tenant, lane.name
+        released.tokens[key] = released.tokens.get(key, 0) + size
+        return size

@@ -18,6 +18,7 @@ from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants
+from streams.lanes import Window
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
@@ -26,6 +27,7 @@ from tests.doubles.status_road import TOPICS, StatusRoad, park
 RATE = 1_000.0
 """Of every provider; bulk may have 700 of it, so a lane takes 14 pages of 250."""
 ALL = frozenset(Channel)
+WHOLE_PAGES = Window(piece_s=60)
 
 
 class CampaignRoad(StatusRoad):
@@ -45,7 +47,7 @@ class CampaignRoad(StatusRoad):
         backlog = Backlog(self.log, trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
         grants = Grants(trips)
         releases = Releases(
-            self.policies, ahead, backlog, grants, self._rate, TOPICS, {}, self.clock, served=self.served
+            self.policies, ahead, backlog, grants, self._rate, TOPICS, {}, self.clock, WHOLE_PAGES, self.served
         )
         ticks = Ticks(self.log, TOPICS, self.log.partition_count, self.clock)
         await self.log.follow(campaigns.topics, campaigns.on_record)
@@ -109,7 +111,7 @@ class _QuietTrip:
         self._replies: list[Any] = []
 
     def execute_command(self, *args: Any) -> None:
-        quiet: dict[str, Any] = {"TIME": (b"1796000000", b"0"), "HGETALL": {}, "BITCOUNT": 1_000_000_000}
+        quiet: dict[str, Any] = {"TIME": (b"1796000000", b"0"), "HGETALL": {}, "EXISTS": 1}
         self._replies.append(quiet[args[0]])
 
     def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:

@@ -27,7 +27,7 @@ def page_record(topics: Topics, held: Held, headers: Headers = ()) -> Outgoing:
     """The record that puts this part of a page into hold."""
     page = held.page
     assert page is not None, "a part of a page"
-    hold_id = keys.held_page_id(held.tenant, page.campaign_id, page.page, min(page.slots, default=0), held.hop)
+    hold_id = keys.held_page_id(held.tenant, page.campaign_id, page.page, page.slots, held.hop)
     return Outgoing(topics.hold, hold_id.encode(), codec.encode(held), headers)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -259,10 +260,15 @@ def page_key(tenant: str, campaign_id: str, page: int) -> str:
     return f"{campaign_key(tenant, campaign_id)}:{page}"
 
 
-def held_page_id(tenant: str, campaign_id: str, page: int, first_slot: int, hop: int) -> str:
-    """Hold id of a part of a page. first_slot: the lowest that waits, 0 when the whole page does."""
-    address = recipient_address(campaign_id, page, first_slot)
-    return f"{campaign_key(tenant, campaign_id)}:{address.row}/p{address.slot}#{hop}"
+def held_page_id(tenant: str, campaign_id: str, page: int, slots: Sequence[int], hop: int) -> str:
+    """Hold id of a part of a page. slots: those that wait, () when the whole page does.
+
+    Other slots, another id: where a new leader lets the page go in other pieces, no part may overwrite one that holds
+    more, nor be the tombstone of one that nobody let go.
+    """
+    address = recipient_address(campaign_id, page, min(slots, default=0))
+    named = f".{_short(','.join(map(str, slots)))[:8]}" if slots else ""
+    return f"{campaign_key(tenant, campaign_id)}:{address.row}/p{address.slot}{named}#{hop}"
 
 
 def held_delivery_id(tenant: str, user_id: str, address: Address, suffix: str, hop: int) -> str:

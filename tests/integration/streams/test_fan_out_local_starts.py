@@ -129,5 +129,5 @@ async def test_the_trace_of_the_upload_waits_with_its_part(world: World) -> None
     await world.fan_out.expand(morning("ann"), trace)
     (record,) = world.log.records(TOPICS.hold)
     assert record.headers == trace
-    assert record.key == keys.held_page_id("default", "spring", 0, 0, 1).encode()
+    assert record.key == keys.held_page_id("default", "spring", 0, (), 1).encode()
     assert codec.decode(record.value, Held).reason == Reason.SCHEDULED

@@ -20,10 +20,15 @@ def key(held: Held) -> bytes:
     return made.key
 
 
-def test_parts_of_a_page_lie_under_its_row_their_first_slot_and_their_hop() -> None:
-    assert key(PART) == b"acme/spring:c.spring.7/p3#1"
+def test_parts_of_a_page_lie_under_its_row_their_slots_and_their_hop() -> None:
+    assert key(PART) == b"acme/spring:c.spring.7/p3.bf8f2131#1"
     assert key(replace(PART, page=HeldPage("spring", 7, 4711, ()))) == b"acme/spring:c.spring.7/p0#1"
     assert key(replace(PART, hop=2)) != key(PART)
+
+
+def test_a_smaller_part_of_the_same_slots_takes_nobodys_place() -> None:
+    """A new leader lets a page go in other pieces than the one before: what waits of both must go."""
+    assert key(replace(PART, page=HeldPage("spring", 7, 4711, (3,)))) != key(PART)
 
 
 def test_each_delivery_of_a_slot_lies_under_an_id_of_its_own() -> None:

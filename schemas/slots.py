@@ -212,6 +212,7 @@ def view(slot: Slot, template: str = "", accepted_at_ms: int = 0) -> SlotView:
         (plan.template if plan else "") or template,
         (plan.accepted_at_ms if plan else 0) or accepted_at_ms,
         deliveries,
+        slot.wait.until_ms if slot.wait is not None and not deliveries else 0,
     )
 
 

@@ -150,7 +150,9 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One notification as its row tells it. reason and detail: of a slot end, e.g. duplicate_of."""
+    """One notification as its row tells it. reason and detail: of a slot end, e.g. duplicate_of, or, with
+    waits_until_ms, of what the whole of it waits for before it is planned.
+    """
 
     status: str
     reason: str
@@ -159,6 +161,7 @@ class SlotView:
     template: str
     accepted_at_ms: int
     deliveries: tuple[DeliveryView, ...]
+    waits_until_ms: int = 0
 
 
 class StatusReads(Protocol):

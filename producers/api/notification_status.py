@@ -61,10 +61,12 @@ async def is_accepted(parts: ApiParts, tenant: str, address: Address) -> bool:
 
 
 def slot_answer(notification_id: str, slot: SlotView) -> dict[str, Any]:
-    """A slot as JSON; absent parts are left out. Without any delivery the slot itself says why."""
+    """A slot as JSON; absent parts are left out. Without any delivery the slot itself says why, and until when."""
     answer: dict[str, Any] = {"notification_id": notification_id, "status": slot.status or ACCEPTED}
     if not slot.deliveries:
-        said = {"reason": slot.reason, "detail": slot.detail}
+        waits = slot.status in WAITS
+        said = {"waits_for" if waits else "reason": slot.reason, "detail": slot.detail}
+        said["waits_until"] = bodies.instant(slot.waits_until_ms) if waits and slot.waits_until_ms else ""
         answer.update({name: value for name, value in said.items() if value})
     answer["deliveries"] = [delivery_answer(delivery) for delivery in slot.deliveries]
     return answer

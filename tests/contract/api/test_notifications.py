@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from aiohttp.test_utils import TestClient
@@ -203,6 +204,22 @@ async def test_a_read_tells_each_delivery_and_leaves_out_what_is_not_there(api: 
             "waits_until": "2027-01-15T08:00:00.000Z",
         },
     ]
+
+
+async def test_a_read_of_somebody_who_waits_without_any_delivery_says_for_what_and_until_when(
+    api: Api, client: Client
+) -> None:
+    location = (await client.post(PATH, json=CODE, headers=key())).headers["Location"]
+    waiting = replace(slot("scheduled", reason="unknown_zone"), waits_until_ms=1_800_000_000_000)
+    api.reads.put("default", api.address(location.rpartition("/")[2]), waiting)
+    body = await (await client.get(location)).json()
+    del body["notification_id"]
+    assert body == {
+        "status": "scheduled",
+        "waits_for": "unknown_zone",
+        "waits_until": "2027-01-15T08:00:00.000Z",
+        "deliveries": [],
+    }
 
 
 async def test_a_read_of_a_duplicate_follows_to_the_first(api: Api, client: Client) -> None:

@@ -163,8 +163,10 @@ def test_support_sees_the_notification_as_its_furthest_delivery() -> None:
 
 def test_a_notification_held_before_it_has_deliveries_says_so() -> None:
     held = event(E.HELD, "", reason=Reason.QUIET_HOURS, until_ms=T + 9, hop=1)
-    assert slots.view(merged([held])).status == "held"
-    assert slots.view(merged([held, planned("email")])).status == "accepted"
+    waiting = slots.view(merged([held]))
+    assert (waiting.status, waiting.reason, waiting.waits_until_ms) == ("held", Reason.QUIET_HOURS, T + 9)
+    going = slots.view(merged([held, planned("email")]))
+    assert (going.status, going.waits_until_ms) == ("accepted", 0)
     assert slots.view(merged([held, event(E.CANCELLED, "")])).status == "cancelled"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from consumers import send_checks
@@ -50,13 +51,19 @@ class Bidder:
         self._teller = teller
         self._clock = clock
         self._options = options
+        self._ranks = count()
 
     async def bid(self, looked: Looked) -> list[Sending]:
-        """Begins the calls of those that got their claim; returns those to be checked again. Raises StoreDown."""
+        """Begins the calls of those that got their claim; returns those to be checked again. Raises StoreDown.
+
+        Who came first goes first until all of it is under way: deliveries of one page then end together, and their
+        status events share a record.
+        """
+        rank = next(self._ranks)
         seat, ready = await self._choose(looked.ready, looked.states)
         again: list[Sending] = []
         while ready and seat is not None:
-            tokens = await self._tokens(min(len(ready), self._options.claims_at_once), seat)
+            tokens = await self._tokens(min(len(ready), self._options.claims_at_once), seat, rank)
             if not tokens:
                 self._teller.defer(ready, self._options.token_pause_ms)
                 break
@@ -95,9 +102,9 @@ class Bidder:
         for sending in waiting:
             self._teller.stop(sending, Wait(until_ms, reason))
 
-    async def _tokens(self, wanted: int, seat: Seat) -> list[Token]:
+    async def _tokens(self, wanted: int, seat: Seat, rank: int) -> list[Token]:
         """Tokens, each with a place at the provider; none when none came in time."""
-        places = await self._places.take(wanted, self._options.gather_s)
+        places = await self._places.take(wanted, self._options.gather_s, rank)
         tokens: list[Token] = []
         try:
             tokens = await seat.pocket.take(places, self._options.token_wait_s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Claims, Entry
@@ -126,26 +128,29 @@ class Room:
     def __init__(self, places: int) -> None:
         self._free = places
         self._left = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._turn = _Turn()
 
     async def enter(self, count: int) -> None:
         """Places for all of them at once, even if that is more than there are: the next to come wait for it."""
         await self._some_free()
         self._free -= count
 
-    async def take(self, wanted: int, gather_s: float) -> int:
+    async def take(self, wanted: int, gather_s: float, rank: int = 0) -> int:
         """As many places as there are, at least one and at most `wanted`.
 
         Where places come free one by one, the first is held for gather_s so that more can go together; who comes
-        meanwhile waits its turn, or all who wait would share them out in crumbs.
+        meanwhile waits its turn, or all who wait would share them out in crumbs. The lowest rank goes first.
         """
-        async with self._turn:
+        await self._turn.take(rank)
+        try:
             if self._free < wanted:
                 await self._some_free()
                 await asyncio.sleep(gather_s)
                 await self._some_free()
             got = min(wanted, self._free)
             self._free -= got
+        finally:
+            self._turn.pass_on()
         return got
 
     def give(self, count: int) -> None:
@@ -156,3 +161,33 @@ class Room:
         while self._free <= 0:
             self._left.clear()
             await self._left.wait()
+
+
+class _Turn:
+    """A lock that goes to the lowest rank of those who wait for it; of equal ones to the first."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = count()
+
+    async def take(self, rank: int) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (rank, next(self._count), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # it was ours already
+                self.pass_on()
+            raise
+
+    def pass_on(self) -> None:
+        while self._waiting:
+            _, _, other = heappop(self._waiting)
+            if not other.done():  # its waiter was cancelled
+                other.set_result(None)
+                return
+        self._is_taken = False

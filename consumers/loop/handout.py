@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """A wall clock that jumps is noticed within this time."""
+SLICE = 16
+"""Records of one partition taken before it is asked again which has the oldest: see `_choose_fresh`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,32 +148,45 @@ class Handout:
             task.cancel()
 
     def _choose(self, most: int) -> list[Chosen]:
-        """What was deferred and is due, then fresh records, the partitions taking turns at going first."""
+        """What was deferred and is due, then fresh records."""
         chosen: list[Chosen] = []
         while self._ready and len(chosen) < most:
             chosen.append(self._ready.popleft())
-        if self._deferred.full:
-            return chosen
-        self._turn += 1
-        for step in range(len(self.trackers)):
-            tracker = self.trackers[(self._turn + step) % len(self.trackers)]
-            if tracker.pending and not tracker.draining:
-                self._choose_fresh(tracker, chosen, most)
+        if not self._deferred.full:
+            self._choose_fresh(chosen, most)
         return chosen
 
-    def _choose_fresh(self, tracker: Tracker, chosen: list[Chosen], most: int) -> None:
+    def _choose_fresh(self, chosen: list[Chosen], most: int) -> None:
+        """A slice of the partition whose turn it is, then of whichever has the oldest record, again and again.
+
+        A page of a campaign lies in all partitions at once: taken in the order of time its deliveries are done
+        together, and one status record holds most of their events instead of a sixth.
+        """
+        self._turn += 1
+        turn = self._turn % max(1, len(self.trackers))
+        in_turn = (*self.trackers[turn:], *self.trackers[:turn])
+        waiting = [tracker for tracker in in_turn if tracker.pending and not tracker.draining]
+        tracker = waiting[0] if waiting else None
+        while tracker is not None and len(chosen) < most:
+            if not self._take_slice(tracker, chosen, min(SLICE, most - len(chosen))):
+                waiting.remove(tracker)
+            tracker = min(waiting, key=_oldest_ms, default=None)
+
+    def _take_slice(self, tracker: Tracker, chosen: list[Chosen], most: int) -> bool:
+        """Takes so many records, or as many as are ripe; whether there may be more."""
         pending = tracker.pending
         behind_ms = self._options.read_behind_ms.get(tracker.topic, 0)
         if not behind_ms:
-            chosen += [(tracker, tracker.take()) for _ in range(min(most - len(chosen), len(pending)))]
-            return
+            chosen += [(tracker, tracker.take()) for _ in range(min(most, len(pending)))]
+            return bool(pending)
         now_ms = self._clock.now_ms()
-        while pending and len(chosen) < most:
+        for _ in range(min(most, len(pending))):
             ripe_ms = pending[0].timestamp_ms + behind_ms
             if now_ms < ripe_ms <= now_ms + behind_ms:
                 self._wake_at(ripe_ms)
-                return
+                return False
             chosen.append((tracker, tracker.take()))
+        return bool(pending)
 
     def _collect_due(self) -> None:
         if not len(self._deferred):
@@ -259,3 +274,8 @@ class Handout:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_broken(error)
+
+
+def _oldest_ms(tracker: Tracker) -> int:
+    """When the next record of a partition that has one was written."""
+    return tracker.pending[0].timestamp_ms

@@ -56,6 +56,9 @@ def settings(kafka: Mapping[str, str], options: KafkaOptions) -> dict[str, Any]:
         "max.poll.interval.ms": int(options.max_poll_interval_s * 1000),
         "queued.max.messages.kbytes": options.prefetch_kbytes,
         "queued.min.messages": 10_000,
+        # Of one partition at a time. At the default of 1 MB thousands of records of one would come before the first of
+        # the next, and a page of a campaign, which lies in all of them, could not be worked together.
+        "fetch.message.max.bytes": 65_536,
         # The default of a second would let a full queue run dry before it is filled again.
         "fetch.queue.backoff.ms": 20,
         # At the default of five minutes a topic or partition that the broker did not know yet when we subscribed would

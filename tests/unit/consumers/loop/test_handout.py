@@ -104,6 +104,25 @@ async def test_partitions_take_turns_at_going_first() -> None:
     assert {batch[0][0] for batch in batches} == {0, 1}
 
 
+async def test_what_was_written_together_to_several_partitions_is_handed_out_together() -> None:
+    """Pages of a campaign: their status events then fill records of their own, instead of being scattered over many."""
+    table = Table(partitions=4, batch=200, in_flight=800)
+    for partition in (2, 0, 3, 1):
+        for page in range(8):
+            table.receive(partition, 25, written_ms=page)
+    batches = await table.handed_out()
+    pages = [{offset // 25 for _, offset in batch} for batch in batches]
+    assert len(batches) == 4
+    assert all(len(together) <= 4 for together in pages), pages
+
+
+async def test_a_partition_whose_records_come_from_a_fast_clock_is_not_left_out() -> None:
+    table = Table(partitions=2, batch=4, in_flight=8)
+    table.receive(0, 100, written_ms=1_000)
+    table.receive(1, 100, written_ms=9_000)
+    assert {partition for batch in await table.handed_out() for partition, _ in batch} == {0, 1}
+
+
 async def test_nothing_of_a_partition_that_is_going_away_is_handed_out() -> None:
     table = Table(partitions=2)
     table.receive(0, 1)

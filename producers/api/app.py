@@ -1,7 +1,7 @@
 """The API's application: every request passes one door (trace, key, answer, count), then its resource.
 
 Reading order: app, parts, trace, problems, bodies, notifications, notification_status, cancellation,
-campaigns, campaign_orders, campaign_answers, health, registry, openapi.
+campaigns, campaign_orders, campaign_answers, campaign_recipients, health, registry, openapi.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from producers import auth
-from producers.api import campaign_orders, campaigns, health, notifications, openapi, problems, registry, trace
+from producers.api import (
+    campaign_orders,
+    campaign_recipients,
+    campaigns,
+    health,
+    notifications,
+    openapi,
+    problems,
+    registry,
+    trace,
+)
 from producers.api.parts import PARTS, ApiParts
 from schemas import metrics
 
@@ -26,6 +36,7 @@ def build_app(parts: ApiParts) -> web.Application:
     notifications.register(app)
     campaigns.register(app)
     campaign_orders.register(app)
+    campaign_recipients.register(app)
     health.register(app)
     registry.register(app, parts.topics)
     return app

@@ -1,4 +1,6 @@
-"""Campaigns: POST with its audience inline or streamed, and the reads. `campaign_orders.py` steers them.
+"""Campaigns: POST with its audience inline or streamed, and the reads.
+
+`campaign_orders.py` steers them, `campaign_recipients.py` lists who got what.
 
 The log alone decides who came first: after its own request is in the log, the API reads `campaign.requests`
 up to it, and the first request of an id is the campaign.
@@ -36,7 +38,6 @@ def register(app: web.Application) -> None:
     app.router.add_post(PATH, post)
     app.router.add_get(PATH, campaign_answers.get_all)
     app.router.add_get(PATH + "/{id}", campaign_answers.get)
-    app.router.add_get(PATH + "/{id}/recipients", campaign_answers.get_recipients)
     openapi.describe(app, *OPERATIONS)
 
 
@@ -217,12 +218,4 @@ OPERATIONS = (
     ),
     openapi.Operation("get", PATH, "The newest campaigns", Scope.READ, query=("limit",), answers={200: "campaigns"}),
     openapi.Operation("get", PATH + "/{id}", "Progress and outcomes", Scope.READ, answers={200: "a campaign"}),
-    openapi.Operation(
-        "get",
-        PATH + "/{id}/recipients",
-        "Who got which outcome, and why, as NDJSON",
-        Scope.READ,
-        query=("outcome",),
-        answers={200: "one JSON object a line"},
-    ),
 )

@@ -15,7 +15,6 @@ from aiohttp.test_utils import TestClient
 from schemas import codec, keys, messages
 from schemas.messages import CampaignStatus
 from schemas.records import Outgoing
-from schemas.stores import DeliveryView, SlotView
 from tests.doubles.api import Api
 
 Client = TestClient[Any, Any]
@@ -284,34 +283,6 @@ async def test_the_list_shows_the_newest_first_and_only_the_own_tenants(api: Api
     body = await (await client.get(f"{PATH}?limit=2")).json()
     assert [campaign["campaign_id"] for campaign in body["campaigns"]] == ["c", "b"]
     assert (await client.get(f"{PATH}?limit=0")).status == 422
-
-
-def view(user_id: str, state: str, reason: str = "") -> SlotView:
-    delivery = DeliveryView("email", "", state, reason, "", "mail", 1, 0, 0, 0)
-    return SlotView(state, reason, "", user_id, "news", 1, (delivery,))
-
-
-async def test_recipients_are_listed_by_their_outcome(api: Api, client: Client) -> None:
-    await client.post(PATH, json=NEWS | {"recipients": [{"user_id": number} for number in range(600)]})
-    for page, (state, reason) in enumerate([("sent", ""), ("suppressed", "opted_out"), ("complained", "")]):
-        address = keys.recipient_address("spring", page, 4)
-        api.reads.put("default", address, view(f"u{page}", state, reason))
-    answer = await client.get(f"{PATH}/spring/recipients?outcome=suppressed")
-    assert answer.content_type == "application/x-ndjson"
-    [line] = (await answer.text()).splitlines()
-    told = json.loads(line)
-    assert (told["user_id"], told["deliveries"][0]["reason"]) == ("u1", "opted_out")
-    assert (await client.get(f"/v1/notifications/{told['notification_id']}")).status == 200
-    delivered = await (await client.get(f"{PATH}/spring/recipients?outcome=delivered")).text()
-    assert json.loads(delivered)["user_id"] == "u2"
-    assert len((await (await client.get(f"{PATH}/spring/recipients")).text()).splitlines()) == 3
-    assert (await client.get(f"{PATH}/spring/recipients?outcome=nice")).status == 422
-
-
-async def test_recipients_of_a_recovering_row_say_try_again(api: Api, client: Client) -> None:
-    await client.post(PATH, json=NEWS | {"recipients": THREE})
-    api.reads.is_recovering = True
-    assert (await client.get(f"{PATH}/spring/recipients")).status == 503
 
 
 async def test_a_recipient_is_accepted_until_its_row_speaks_and_can_be_cancelled(api: Api, client: Client) -> None:

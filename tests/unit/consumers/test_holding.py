@@ -154,3 +154,25 @@ class TestPausedCampaign:
         await crashed(bench, deliveries.recipient(), "after_send")
         answer = await self.met(bench, deliveries.recipient())
         assert {kind for kind, _ in shown(answer)} == {"unconfirmed"} and published(answer) == []
+
+
+class TestSchedules:
+    """What route held days ago: by now nobody remembers its plan."""
+
+    def out_of_hold(self, bench: SenderBench, offset: int = 35) -> Delivery:
+        now_ms = bench.clock.now_ms()
+        return deliveries.single(offset=offset, hop=1, released_at_ms=now_ms, expires_at_ms=now_ms + HOUR_MS)
+
+    async def test_two_copies_of_a_request_that_both_waited_make_one_call(self, bench: SenderBench) -> None:
+        bench.clock.advance(9 * 24 * HOUR_MS)
+        first, second = [(await bench.send(self.out_of_hold(bench, offset)))[0] for offset in (35, 99)]
+        assert shown(first) == [("sent", "")]
+        assert shown(second) == [("suppressed", "duplicate_of")]
+        assert len(bench.provider.calls) == 1
+
+    async def test_what_comes_out_of_hold_twice_is_sent_once(self, bench: SenderBench) -> None:
+        (answer,) = await bench.send(self.out_of_hold(bench))
+        bench.clock.advance(HOUR_MS // 2)
+        (copy,) = await bench.send(self.out_of_hold(bench))
+        assert shown(answer) == [("sent", "")] and done(copy).events == ()
+        assert len(bench.provider.calls) == 1

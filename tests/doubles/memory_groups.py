@@ -88,9 +88,8 @@ class MemoryGroups:
         found = self._groups.setdefault(group, _Group(places, self._shuffled))
         return found.join(reader, instance)
 
-    def named(self, group: str) -> list[Membership]:
-        """Its members now."""
-        return list(self._groups[group].members) if group in self._groups else []
+    def names(self) -> list[str]:
+        return list(self._groups)
 
     def rebalance(self, group: str) -> None:
         """Partitions move among the members that are there."""

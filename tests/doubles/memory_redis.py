@@ -23,9 +23,13 @@ CHUNK_S = 0.02
 
 
 class MemoryRedis:
-    """reply answers one command, run one script. A callable in a command's place is called: see the other doubles."""
+    """reply answers one command, run one script. A callable in a command's place is called: see the other doubles.
 
-    def __init__(self, clock: Clock) -> None:
+    is_strict: an unknown command is an error of whoever asks, not an answer.
+    """
+
+    def __init__(self, clock: Clock, *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
         self.epoch: bytes | None = RUN_ID
         self._clock = clock
         self._strings: dict[Key, bytes] = {}
@@ -46,6 +50,7 @@ class MemoryRedis:
         if callable(name):
             return name()
         found = getattr(self, f"_{name.lower()}", None)
+        assert found is not None or not self._is_strict, f"unknown command {name}"
         return ValueError(f"unknown command {name}") if found is None else found(*args)
 
     # Commands.
@@ -62,6 +67,9 @@ class MemoryRedis:
         if "NX" not in how or before is None:
             self._strings[key] = _bytes(value)
         return before if "GET" in how else b"OK"
+
+    def _exists(self, key: Key) -> int:
+        return int(key in self._strings or bool(self._hash(key)) or key in self._bits)
 
     def _expire(self, key: Key, seconds: int) -> int:
         return self._pexpire(key, seconds * 1000)

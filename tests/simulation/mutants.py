@@ -1,0 +1,103 @@
+"""One fault in each mechanism that keeps a promise, planted by patching: a checker must find it.
+
+The patches stand on the product's own methods; one that fits no longer fails loudly, as `setattr` on what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from consumers import claims, telling, verdicts
+from consumers.claims import Answer, Bid, Entry
+from consumers.settling import Settlement
+from schemas import keys
+from schemas.trips import Trip
+from streams import campaigns, plans
+from streams.status_table import StatusTable
+from tests.doubles import memory_claims
+
+Mutant = Callable[[], AbstractContextManager[object]]
+
+
+def claim_taken_by_all() -> AbstractContextManager[object]:
+    """A running lease keeps nobody from calling."""
+
+    def judge(entry: Entry | None, bid: Bid, now_ms: int) -> Answer:
+        found = claims.judge(entry, bid, now_ms)
+        return Answer.CLAIMED if found is Answer.SENDING else found
+
+    return _both(
+        mock.patch.object(memory_claims, "judge", judge), mock.patch("consumers.send_checks.claims.judge", judge)
+    )
+
+
+def told_before_settled() -> AbstractContextManager[object]:
+    """The verdict is told without being kept in the claim first: a copy of the record calls again."""
+
+    def settle(self: telling.Teller, sending: Any, verdict: Any, reference: str = "") -> None:
+        self.settled(Settlement(sending, verdict, b"", reference), claims.Settled.STORED)
+
+    return mock.patch.object(telling.Teller, "settle", settle)
+
+
+def epochs_ignored() -> AbstractContextManager[object]:
+    """What a deposed leader writes over newer states is not noticed."""
+    seen = campaigns.Campaigns.news
+
+    def news(self: campaigns.Campaigns) -> Any:
+        found, _ = seen(self)
+        return found, set()
+
+    return mock.patch.object(campaigns.Campaigns, "news", news)
+
+
+def fallback_not_told() -> AbstractContextManager[object]:
+    """The event that ends a channel does not name the one that follows."""
+    told = verdicts._events
+
+    def events(delivery: Any, verdict: Any, numbers: Any, following: str) -> Any:
+        return told(delivery, verdict, numbers, "")
+
+    return mock.patch.object(verdicts, "_events", events)
+
+
+def last_plan_wins() -> AbstractContextManager[object]:
+    """A second plan replaces the first."""
+
+    def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
+        trip.execute_command("SETEX", keys.redis_plan(tenant, user_id, intent), plans.KEPT_S, packed)
+
+    return mock.patch.object(plans, "ask", ask)
+
+
+def counts_by_increment() -> AbstractContextManager[object]:
+    """Rows are counted when they are merged, not when they are written: what is merged again counts twice."""
+    merge = StatusTable.applied
+
+    def applied(self: StatusTable, merged: Any) -> None:
+        merge(self, replace(merged, moved=(*merged.moved, *merged.moved)))
+
+    return mock.patch.object(StatusTable, "applied", applied)
+
+
+@contextmanager
+def _both(*patches: AbstractContextManager[object]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
+
+
+MUTANTS: dict[str, Mutant] = {
+    "claim": claim_taken_by_all,
+    "settle": told_before_settled,
+    "epoch": epochs_ignored,
+    "next": fallback_not_told,
+    "first-wins": last_plan_wins,
+    "counts": counts_by_increment,
+}

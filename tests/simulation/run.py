@@ -1,0 +1,119 @@
+"""One seed: a world, its processes, what happens in it, what goes wrong, and what the checkers say in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import random
+from dataclasses import dataclass, field
+
+from consumers.limits import Rate
+from schemas.messages import Channel
+from schemas.records import Record
+from tests.simulation import checkers, faults, workload
+from tests.simulation.checkers import Happened
+from tests.simulation.deployment import Deployment
+from tests.simulation.faults import Trouble
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.site import TOPICS, Site
+from tests.simulation.truth import Truth
+
+PATIENCE_S = 240.0
+"""Nothing may take longer once all faults are over: leases, sessions and tiers are seconds."""
+QUIET_S = 6.0
+"""For the last counts to be told."""
+
+
+@dataclass
+class Result:
+    """trace: a hash over everything that was written to the log and asked of providers, when and in which order."""
+
+    seed: int
+    recipients: int = 0
+    faults: list[tuple[float, str]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    took_s: float = 0.0
+    calls: int = 0
+    trace: str = ""
+
+
+def run(seed: int) -> Result:
+    """Runs it. The same seed gives the same result."""
+    gc.disable()
+    try:
+        return _Run(seed).run()
+    finally:
+        gc.enable()
+
+
+class _Run:
+    def __init__(self, seed: int) -> None:
+        self.result = Result(seed)
+        self._rng = random.Random(seed)
+        self._loop = VirtualLoop(random.Random(self._rng.random()))  # type: ignore[abstract]
+        self._trace = hashlib.blake2b(digest_size=8)
+
+    def run(self) -> Result:
+        self._loop.run(self._happen())
+        self.result.trace = self._trace.hexdigest()
+        return self.result
+
+    async def _happen(self) -> None:
+        rng, loop = self._rng, self._loop
+        site = Site(loop, random.Random(rng.random()), _rates(rng))
+        story = workload.drawn(rng)
+        expected = {one.id: [address for address, _ in checkers.places(one)] for one in story.campaigns}
+        truth, deployment = Truth(site.log, expected), Deployment(site)
+        happened = Happened(site, story, truth, deployment)
+        self._watch(site)
+        deployment.start_all()
+        await asyncio.gather(
+            workload.tell(site, story),
+            faults.all_of_them(Trouble(site, deployment, random.Random(rng.random())), self.result.faults),
+        )
+        await self._until_all_is_done(happened)
+        await asyncio.sleep(QUIET_S)
+        self._judge(happened)
+
+    async def _until_all_is_done(self, happened: Happened) -> None:
+        end_s = self._loop.time() + PATIENCE_S
+        while self._loop.time() < end_s and not _is_done(happened):
+            await asyncio.sleep(1.0)
+
+    def _judge(self, happened: Happened) -> None:
+        result = self.result
+        result.broken = checkers.broken(happened)
+        result.recipients = happened.story.recipients
+        result.took_s = self._loop.time()
+        result.calls = sum(1 for _ in happened.asked())
+
+    def _watch(self, site: Site) -> None:
+        for spec in TOPICS.specs():
+            site.log.listen(spec.name, self._note)
+        for vendor in site.vendors.values():
+            vendor.on_asked = lambda asked: self._trace.update(
+                f"{asked.began_s}{asked.process}{asked.call.reference}".encode()
+            )
+
+    def _note(self, record: Record) -> None:
+        self._trace.update(f"{self._loop.time()}{record.topic}{record.partition}".encode())
+        self._trace.update(record.value or b"")
+
+
+def _rates(rng: random.Random) -> dict[Channel, Rate]:
+    return {
+        Channel.EMAIL: Rate(rng.choice((15.0, 30.0, 60.0)), rng.choice((10, 30))),
+        Channel.SMS: Rate(rng.choice((10.0, 25.0)), rng.choice((6, 20))),
+    }
+
+
+def _is_done(happened: Happened) -> bool:
+    truth, story = happened.truth, happened.story
+    for campaign in story.campaigns:
+        newest = truth.newest(campaign.id)
+        if newest is None or newest.finished_at is None:
+            return False
+    if any(vendor.reports_to_come for vendor in happened.site.vendors.values()):
+        return False
+    return all(truth.is_finished(*address) for _, address, _ in story.addresses)

@@ -9,6 +9,8 @@ from xml.sax.saxutils import escape
 
 GRID, INK = "#d9dde3", "#3a4250"
 TICK_PX, LABEL_PX = 11, 12
+CHARACTER_PX = 6.5
+NAME_LINES = 8
 _STEPS = (1, 2, 5)
 
 
@@ -68,12 +70,19 @@ class Panel:
         dashed = line(self.left, at, self.left + self.width, at, color, dashes="6 4")
         return dashed + text(self.left + self.width + 6, at + 4, words, color=color)
 
-    def moment(self, value: float, words: str, color: str) -> str:
-        """A line from top to bottom, its name along it."""
-        at = self.x(value)
-        turned = f'transform="rotate(-90 {at - 4:.1f} {self.bottom - 6:.1f})"'
-        name = text(at - 4, self.bottom - 6, words, color=color, more=turned)
-        return line(at, self.top, at, self.bottom, color, dashes="2 3") + name
+    def moment(self, value: float, color: str) -> str:
+        """A line from top to bottom."""
+        return line(self.x(value), self.top, self.x(value), self.bottom, color, dashes="2 3")
+
+    def names(self, moments: Sequence[tuple[float, str]], color: str) -> str:
+        """Of moments, in the order of time: one that would lie on another's name is a line lower."""
+        parts, taken = [], [0.0] * NAME_LINES
+        for value, words in moments:
+            at = self.x(value)
+            free = next((row for row, end in enumerate(taken) if end <= at), taken.index(min(taken)))
+            taken[free] = at + CHARACTER_PX * len(words) + 8
+            parts.append(text(at + 3, self.top + 12 + free * (TICK_PX + 2), words, color=color))
+        return "".join(parts)
 
     def _y_ticks(self) -> list[float]:
         if not self.is_log:

@@ -50,9 +50,10 @@ def _parts(facts: Facts, began_s: float, whole_s: int, step_s: int) -> Iterator[
     yield took.level(P50_MS, f"p50 < {P50_MS:g} ms", CODE) + took.level(P99_MS, f"p99 < {P99_MS:g} ms", SLOW)
     yield took.curve(latency_ms(facts.code, began_s, step_s, 0.99), SLOW)
     yield took.curve(latency_ms(facts.code, began_s, step_s, 0.5), CODE)
+    kills = [(kill.at_s - began_s, kill.role) for kill in facts.kills]
     for panel in (pace, took):
-        for kill in facts.kills:
-            yield panel.moment(kill.at_s - began_s, kill.role, KILL)
+        yield from (panel.moment(at_s, KILL) for at_s, _ in kills)
+    yield took.names(kills, KILL)
 
 
 def per_second(came: Arrived, began_s: float, whole_s: int, step_s: int) -> list[tuple[float, float]]:

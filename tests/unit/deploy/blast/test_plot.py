@@ -22,7 +22,7 @@ def test_it_is_a_picture_with_a_line_for_each_campaign_and_a_mark_for_each_kill(
     name = "{http://www.w3.org/2000/svg}"
     assert len(root.findall(f"{name}polyline")) == 5
     words = [element.text for element in root.findall(f"{name}text")]
-    assert words.count("<api>") == words.count("work-push.bulk") == 2
+    assert words.count("<api>") == words.count("work-push.bulk") == 1
 
 
 def test_sends_are_averaged_over_each_step_of_a_long_blast() -> None:
@@ -41,6 +41,12 @@ def test_values_are_placed_between_the_edges_and_never_beyond_them() -> None:
     assert [PANEL.y(value) for value in (0, 500, 1_000, 5_000, -1)] == [150, 100, 50, 50, 150]
     decades = replace(PANEL, y_least=1.0, y_most=100.0, is_log=True)
     assert [decades.y(value) for value in (0, 1, 10, 100)] == [150, 150, pytest.approx(100), 50]
+
+
+def test_names_of_moments_close_to_each_other_are_put_below_each_other() -> None:
+    named = ElementTree.fromstring(f"<svg>{PANEL.names([(1, 'first'), (1.1, 'second'), (9, 'third')], 'red')}</svg>")
+    first, second, third = (float(element.attrib["y"]) for element in named)
+    assert second > first == third
 
 
 def test_ticks_are_round_numbers_up_to_the_edge() -> None:

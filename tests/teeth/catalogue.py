@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.teeth import facing_across, facing_in, facing_out, ground, later
+from tests.teeth import facing_across, facing_in, facing_out, ground, later, local_times
 from tests.teeth.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
@@ -11,4 +11,5 @@ PATCHES: tuple[Patch, ...] = (
     *facing_out.PATCHES,
     *ground.PATCHES,
     *later.PATCHES,
+    *local_times.PATCHES,
 )

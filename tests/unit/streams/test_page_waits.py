@@ -96,6 +96,19 @@ def test_everybody_goes_once_not_before_their_own_morning_and_within_half_an_hou
         assert due <= at_ms < due + hold.SPREAD_MS
 
 
+def test_fifteen_thousand_people_in_24_zones_are_all_begun_within_half_an_hour_of_their_own_morning() -> None:
+    """N28: there, messages of eight o'clock came up to 15 hours late."""
+    hours = [f"Etc/GMT{offset:+d}" for offset in range(-12, 12)]
+    late_ms: dict[str, list[int]] = {zone: [] for zone in hours}
+    for number in range(60):
+        people = [hours[(number + position) % 24] for position in range(250)]
+        for slot, at_ms in story(people, number).went.items():
+            late_ms[people[slot]].append(at_ms - max(due_ms(people[slot]), START_MS))
+    assert sum(map(len, late_ms.values())) == 15_000
+    for zone, late in late_ms.items():
+        assert min(late) >= 0 and max(late) < 60 * 250 * 10 < hold.SPREAD_MS, zone
+
+
 @given(zones, page_numbers)
 @settings(deadline=None)
 def test_a_page_waits_in_few_parts_and_comes_up_no_oftener_than_it_has_mornings(people: list[str], number: int) -> None:

@@ -24,6 +24,7 @@ AT_STAKE = {
     "before_release": "A leader has chosen pages; another may lead by the time they are written.",
     "after_release": "Pages are in the log, the cursor is not: they go out again, and nobody may get them twice.",
     "after_ends": "Recipients that get nothing are ended, the cursor has not moved: they are ended again, once each.",
+    "after_held_release": "What was due in hold is in the log, its tombstone is not: it goes again, to nobody twice.",
     "after_page_plan": "Plans of a page are fixed in Redis, no delivery is in a lane: nobody may be left out.",
     "after_fan_out": "A page's deliveries are in their lanes, it is not acknowledged: all come again, none is sent.",
     # Sends: `consumers/calling.py`, `consumers/settling.py`.

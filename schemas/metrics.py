@@ -115,6 +115,13 @@ ENGINE_STATUS_BATCHES = _counter("engine_status_batches", "Batches of status eve
 DEAD_LETTERS = _counter("dead_letters", "Records parked, by error class", "topic", "reason")
 FORWARDED = _counter("forwarded", "Records handed from a tier back to their lane", "tier")
 TIER_OVERDUE_S = _gauge("tier_overdue_seconds", "How long the most overdue record of a tier has been due", "tier")
+HELD = _gauge("held", "Records that wait in hold, by reason; shown by the leader", "reason")
+HELD_OVERDUE_S = _gauge(
+    "held_overdue_seconds",
+    "How long the most overdue record in hold has been due, by reason; shown by the leader",
+    "reason",
+)
+HELD_LET_GO = _counter("held_let_go", "Records let go from hold, by reason", "reason")
 
 # Status
 STATUS_EVENTS = _counter("status_events", "Status events merged into rows", "kind")

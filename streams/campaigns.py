@@ -30,7 +30,9 @@ FINISHED_KEPT_MS = 31 * DAY_MS
 class Campaign:
     """One campaign as the log tells it. request is None while only a stray part of it has been seen.
 
-    control: the newest pause or resume. has_provider: whether it could go out, when that was last asked.
+    control: the newest pause or resume. has_provider: whether it could go out, when that was last asked. held:
+    recipients that wait in hold as parts of pages, changed last at held_moved_ms; held_deliveries: planned ones that
+    wait there (`streams/holds.py`).
     """
 
     key: str
@@ -41,6 +43,9 @@ class Campaign:
     ordered_weight: messages.CampaignControl | None = None
     is_cancelled: bool = False
     has_provider: bool = True
+    held: int = 0
+    held_moved_ms: int = 0
+    held_deliveries: int = 0
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
     state: CampaignState | None = None
 
@@ -85,12 +90,12 @@ class Campaign:
 
 
 def stop_status(campaign: Campaign, request: CampaignRequested, now_ms: int) -> CampaignStatus | None:
-    """CANCELLED or EXPIRED when no further page may go out; expiry counts only while pages are left."""
+    """CANCELLED or EXPIRED when nothing may go out any more; expiry counts only while pages are left, or held."""
     if campaign.is_cancelled:
         return CampaignStatus.CANCELLED
     if campaign.state is not None and campaign.state.status is CampaignStatus.EXPIRED:
         return CampaignStatus.EXPIRED
-    if campaign.next_page < request.pages and now_ms >= request.expires_at_ms:
+    if (campaign.next_page < request.pages or campaign.held) and now_ms >= request.expires_at_ms:
         return CampaignStatus.EXPIRED
     return None
 
@@ -144,12 +149,14 @@ def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: in
 
 
 def _progress_at(campaign: Campaign, counts: Totals, now_is: CampaignStatus, now_ms: int) -> int:
-    """When it last moved. A start, a resume or a cancel is a move: what follows it has its time again."""
+    """When it last moved. A start, a resume or a cancel is a move, and so is whatever comes out of hold: what follows
+    has its time again.
+    """
     before = campaign.state
     if before is None or before.progress_at is None:
         return now_ms
     moved = (before.released, before.finished, before.status) != (campaign.released, counts.finished, now_is)
-    return now_ms if moved else before.progress_at
+    return now_ms if moved else max(before.progress_at, campaign.held_moved_ms)
 
 
 def _waits_for(
@@ -164,9 +171,12 @@ def _waits_for(
         return None
     if now_is is CampaignStatus.RUNNING and not campaign.has_provider:
         return WaitsFor.PROVIDER
-    if campaign.released > max(counts.planned, counts.finished):
+    if campaign.released - campaign.held > max(counts.planned, counts.finished):
         return WaitsFor.FAN_OUT
-    return WaitsFor.SENDERS if campaign.released > counts.finished else WaitsFor.ROOM
+    unfinished = campaign.released - counts.finished
+    if unfinished and campaign.held + campaign.held_deliveries >= unfinished:
+        return WaitsFor.HOLD
+    return WaitsFor.SENDERS if unfinished else WaitsFor.ROOM
 
 
 def differs(one: CampaignState, other: CampaignState) -> bool:
@@ -210,6 +220,10 @@ class Campaigns:
         for campaign in list(self._unfinished.values()):
             if campaign.request is not None:
                 yield campaign, campaign.request
+
+    def find(self, key: str) -> Campaign | None:
+        """The campaign of this key; None when nothing was heard of it."""
+        return self._all.get(key)
 
     def news(self) -> tuple[list[tuple[Campaign, CampaignRequested]], set[str]]:
         """Unfinished campaigns and others that changed since the last call; keys of those whose cursor or state

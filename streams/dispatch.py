@@ -23,17 +23,19 @@ from schemas.messages import (
     CampaignState,
     CampaignStatus,
     EventKind,
-    ReleasedPage,
 )
 from schemas.reasons import Reason
-from schemas.records import Outgoing, Publisher, Tails
+from schemas.records import Outgoing, Publisher, Tails, TopicView
 from schemas.topics import Topics
 from streams import campaigns as life
-from streams import cursors, page_status
+from streams import cursors, page_records
 from streams.campaigns import Campaign, Campaigns
 from streams.grants import Grants
+from streams.held_release import HeldRelease
+from streams.holds import NEVER_MS
 from streams.leader import Leadership
 from streams.page_reader import PageAt, ReadAhead
+from streams.page_records import LOST, End
 from streams.release import Candidate, Released, Releases
 from streams.stalls import Stalls
 from streams.ticks import Ticks
@@ -44,8 +46,6 @@ FORGET_EVERY_MS = 3_600_000
 
 Gone = tuple[Campaign, CampaignRequested, PageAt | None]
 """A page that is done with; None: all that were left, as the log does not hold them."""
-End = tuple[EventKind, Reason]
-"""What becomes of recipients to whom nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class DispatchOptions:
 class Dispatch:
     """The leader's loop. Every instance follows the campaigns; only the one that leads acts.
 
-    followed: set once it knows what was in the log when it started.
+    followed: set once it knows what was in the log when it started, all that is held included.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Dispatch:
         topics: Topics,
         clock: Clock,
         ticks: Ticks,
+        held: HeldRelease,
         options: DispatchOptions | None = None,
         gap: Gap | None = None,
     ) -> None:
@@ -91,6 +92,7 @@ class Dispatch:
         self._topics = topics
         self._clock = clock
         self._ticks = ticks
+        self._held = held
         self._options = options or DispatchOptions()
         self._stopping = asyncio.Event()
         self.followed = asyncio.Event()
@@ -99,18 +101,21 @@ class Dispatch:
 
     async def run(self) -> None:
         """Returns after stop()."""
-        view = await self._tails.follow(self._campaigns.topics, self._campaigns.on_record)
+        views = [
+            await self._tails.follow(self._campaigns.topics, self._campaigns.on_record),
+            await self._tails.follow(self._held.holds.topics, self._held.holds.on_record),
+        ]
         led_epoch: int | None = None
         while not self._stopping.is_set():
             epoch = self._leadership.epoch
             try:
                 if not self.followed.is_set():
-                    await self._until_stopped_or(view.caught_up())
+                    await self._until_stopped_or(_caught_up(views))
                     self.followed.set()
                 elif epoch is None:
                     await self._until_stopped_or(self._leadership.acquired())
                 elif epoch != led_epoch:
-                    await self._until_stopped_or(view.caught_up())
+                    await self._until_stopped_or(_caught_up(views))
                     self._releases.start_over()
                     led_epoch = epoch
                 else:
@@ -128,6 +133,7 @@ class Dispatch:
         """One round: tell how campaigns are, end what cannot go out, let go what fits. Raises Transient."""
         unfinished = list(self._campaigns.unfinished())
         now_ms = self._clock.now_ms()
+        self._held.begin(unfinished)
         await self._tell(epoch, now_ms)
         running = []
         for campaign, request in unfinished:
@@ -136,14 +142,19 @@ class Dispatch:
             if end is not None and campaign.next_page < request.pages:
                 await self._end_pages(campaign, request, end, epoch)
             if campaign.missing and campaign.next_page >= request.pages:
-                await self._end_missing(campaign, request, end or _LOST, epoch)
+                await self._end_missing(campaign, request, end or LOST, epoch)
+            if end is not None and campaign.held:
+                await self._held.end_parts(campaign, request, end, now_ms if end in _UNSENDABLE.values() else NEVER_MS)
             if end is None and isinstance(found, Candidate):
                 running.append(found)
         metrics.CAMPAIGNS_RUNNING.set(sum(c.campaign.next_page < c.request.pages for c in running))
         self._stalls.tell((campaign for campaign, _ in unfinished), now_ms)
         await self._stalls.ask(running, now_ms)
-        released = await self._releases.next(running)
+        released = await self._releases.next(running, self._held.flows(now_ms))
         await self._let_go(released, epoch)
+        if self._leadership.epoch == epoch:
+            await self._held.let_go(released.held, {one.campaign.key: one for one in running})
+            await self._held.drop_leftovers()
         if released.tokens:
             await self._grants.give(released.tokens)
         await self._ticks.write_due()
@@ -195,11 +206,7 @@ class Dispatch:
     def _ends(
         self, request: CampaignRequested, page: int, users: Iterable[tuple[int, str]], end: End
     ) -> Iterator[Outgoing]:
-        """Status records of recipients of a page to whom nothing is sent. users: (position, user)."""
-        kind, reason = end
-        now_ms = self._clock.now_ms()
-        events = page_status.ends(users, kind, reason, request.template, request.accepted_at_ms, now_ms)
-        return page_status.records(self._topics.status, request.tenant, request.campaign_id, page, events)
+        return page_records.ended(self._topics, request, page, users, end, self._clock.now_ms())
 
     async def _move_cursors(self, gone: Sequence[Gone], epoch: int) -> None:
         """Behind the last of these pages of each campaign."""
@@ -247,9 +254,10 @@ class Dispatch:
             log.info("campaign.completed", extra={"campaign": campaign.key, "status": state.status})
 
     def _page_record(self, candidate: Candidate, page: PageAt, now_ms: int) -> Outgoing:
-        released = _released(candidate, page, now_ms)
-        key = keys.page_key(released.tenant, released.campaign_id, released.page)
-        return Outgoing(self._topics.pages, key.encode(), codec.encode(released), page.headers)
+        number, hop = page.page.page, 0
+        return page_records.released(
+            self._topics, candidate, number, page.offset, hop, page.slots, page.recipients, page.headers, now_ms
+        )
 
     def _cursor_record(self, cursor: CampaignCursor) -> Outgoing:
         key = keys.campaign_key(cursor.tenant, cursor.campaign_id)
@@ -275,26 +283,9 @@ class Dispatch:
             stop.cancel()
 
 
-def _released(candidate: Candidate, page: PageAt, now_ms: int) -> ReleasedPage:
-    request = candidate.request
-    return ReleasedPage(
-        tenant=request.tenant,
-        campaign_id=request.campaign_id,
-        page=page.page.page,
-        template=request.template,
-        params=request.params,
-        channels=request.channels,
-        priority=candidate.use.priority,
-        accepted_at_ms=request.accepted_at_ms,
-        released_at_ms=now_ms,
-        expires_at_ms=request.expires_at_ms,
-        source_offset=page.offset,
-        hop=0,
-        slots=page.slots,
-        recipients=page.recipients,
-        send_at_local=request.send_at_local,
-        send_on=request.send_on,
-    )
+async def _caught_up(views: Sequence[TopicView]) -> None:
+    for view in views:
+        await view.caught_up()
 
 
 _STOPPED: dict[CampaignStatus, End] = {
@@ -305,7 +296,6 @@ _UNSENDABLE: dict[Reason, End] = {
     Reason.UNKNOWN_TEMPLATE: (EventKind.FAILED, Reason.UNKNOWN_TEMPLATE),
     Reason.NO_PROVIDER: (EventKind.SUPPRESSED, Reason.NO_PROVIDER),
 }
-_LOST: End = (EventKind.FAILED, Reason.AUDIENCE_LOST)
 
 
 def _end_of(campaign: Campaign, request: CampaignRequested, found: Candidate | Reason, now_ms: int) -> End | None:

@@ -186,6 +186,17 @@ class PageReader:
             return pages, max(start, next_offset + 1)
         return pages, last + 1
 
+    async def at(self, request: CampaignRequested, number: int, offset: int) -> PageAt | None:
+        """The campaign's page that lies at this offset; None when the log does not hold it, or it cannot be read.
+
+        Raises Transient on a broker failure.
+        """
+        record = await self._reader.read(self._topic, request.partition, offset)
+        page = await self._page(record) if record is not None else None
+        if record is None or page is None or (page.upload_id, page.page) != (request.upload_id, number):
+            return None
+        return PageAt(offset, page, record.headers)
+
     async def _page(self, record: Record) -> AudiencePage | None:
         try:
             return codec.decode(record.value, AudiencePage)

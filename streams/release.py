@@ -24,6 +24,10 @@ from streams.backlog import Backlog, OnTheirWay
 from streams.campaigns import Campaign
 from streams.fairness import Flow, Turns
 from streams.grants import Grants, Wish
+from streams.held_flows import HeldDeliveries, HeldParts, LetGo
+from streams.holds import Flow as HeldFlow
+from streams.holds import parts_of
+from streams.letting_go import LettingGo
 from streams.pace import Allowance
 from streams.page_reader import PageAt, ReadAhead
 
@@ -33,6 +37,8 @@ PAGES_A_LOOK = 256
 BYTES_A_LOOK = 8_000_000
 GRANTS = "grants "
 """Names the flow of a tenant's bulk singles; a campaign's key never holds a space."""
+HELD = "held "
+"""Names a flow of deliveries that were in hold."""
 
 Wishes = Mapping[tuple[str, str], Wish]
 """(tenant, lane) -> what bulk singles want of it."""
@@ -49,16 +55,19 @@ class Candidate:
 
 @dataclass(slots=True)
 class Released:
-    """What one look let go: pages in order, and tokens per (tenant, lane). at_end: the log holds no more of them."""
+    """What one look let go: pages in order, and tokens per (tenant, lane). at_end: the log holds no more of them.
+    held: what comes out of hold.
+    """
 
     pages: list[tuple[Candidate, PageAt]] = field(default_factory=list)
     at_end: list[Candidate] = field(default_factory=list)
+    held: LetGo = field(default_factory=LetGo)
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)
     size: int = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self.pages) >= PAGES_A_LOOK or self.size >= BYTES_A_LOOK
+        return len(self.pages) + len(self.held.pieces) >= PAGES_A_LOOK or self.size >= BYTES_A_LOOK
 
 
 class Releases:
@@ -77,6 +86,7 @@ class Releases:
         topics: Topics,
         tenant_weights: Mapping[str, float],
         clock: Clock,
+        letting_go: LettingGo,
         window: lanes.Window = lanes.DEFAULT,
         served: Collection[Channel] = frozenset(Channel),
     ) -> None:
@@ -88,11 +98,13 @@ class Releases:
         self._provider_rate = provider_rate
         self._topics = topics
         self._clock = clock
+        self._letting_go = letting_go
         self._served = served
         self._on_their_way = OnTheirWay()
         self._turns = Turns(tenant_weights)
         self._paces: dict[str, Allowance] = {}
-        self._bulk_lanes = {topics.lane(channel, Priority.BULK): channel for channel in Channel}
+        self._bulk_lanes = {topics.lane(channel, Priority.BULK) for channel in Channel}
+        self._channels = {topics.lane(channel, priority): channel for channel in Channel for priority in Priority}
 
     def candidate(self, campaign: Campaign, request: CampaignRequested) -> Candidate | Reason:
         """The campaign with its lanes, or why none of it can be sent: UNKNOWN_TEMPLATE, NO_PROVIDER."""
@@ -117,23 +129,32 @@ class Releases:
         self._ahead.start_over()
         self._on_their_way.start_over()
 
-    async def next(self, running: Sequence[Candidate]) -> Released:
-        """What goes now. running: every campaign whose pages may go out or be on their way.
+    async def next(self, running: Sequence[Candidate], held: Mapping[HeldFlow, int]) -> Released:
+        """What goes now. running: every campaign whose pages may go out or be on their way. held: flows of deliveries
+        in hold, and until when what is due of them may go.
 
         Raises Transient (StoreDown when Redis does not answer).
         """
-        now_ms = self._clock.now_ms()
-        waiting = [candidate for candidate in running if self._may_go(candidate, now_ms)]
-        self._ahead.keep_only({candidate.campaign.key for candidate in waiting})
+        now_ms, holds = self._clock.now_ms(), self._letting_go.holds
+        fresh = {candidate.campaign.key for candidate in running if self._may_go(candidate, now_ms)}
+        waiting = [c for c in running if c.campaign.key in fresh or self._has_parts_due(c.campaign, now_ms)]
+        held = {flow: until_ms for flow, until_ms in held.items() if holds.has_due(flow, until_ms)}
+        self._ahead.keep_only(fresh)
         flows = [(tenant, lane) for tenant in self._topics.tenants for lane in self._bulk_lanes]
         wishes = {flow: wish for flow, wish in (await self._grants.wishes(flows)).items() if wish.wanted}
         channels = {lane: channel for candidate in waiting for lane, channel in candidate.use.lanes.items()}
-        channels |= {lane: self._bulk_lanes[lane] for _, lane in wishes}
+        channels |= {
+            lane: self._channels[lane] for lane in [*(lane for _, lane in wishes), *(flow.lane for flow in held)]
+        }
         released = Released()
         if channels:
             rates = await self._rates(running, channels)
             found = await self._look(channels, rates, running, wishes)
-            sources = {**self._pages(waiting, found, rates), **self._singles(wishes, found)}
+            sources = {
+                **self._campaigns(waiting, fresh, found, rates, released.held),
+                **self._singles(wishes, found),
+                **self._held(held, found, released.held),
+            }
             self._turns.keep_only({*(candidate.campaign.key for candidate in running), *sources})
             await self._fill(sources, released)
         return released
@@ -142,6 +163,9 @@ class Releases:
         campaign, request = candidate.campaign, candidate.request
         is_due = campaign.next_page < request.pages and now_ms >= request.send_at_ms
         return is_due and not campaign.is_paused
+
+    def _has_parts_due(self, campaign: Campaign, now_ms: int) -> bool:
+        return not campaign.is_paused and self._letting_go.holds.has_due(parts_of(campaign.key), now_ms)
 
     async def _rates(self, running: Sequence[Candidate], named: Mapping[str, Channel]) -> dict[Channel, float]:
         """What usable providers allow, for each channel of these lanes and campaigns."""
@@ -186,11 +210,17 @@ class Releases:
                 coming[lane] = coming.get(lane, 0.0) + recipients
         return coming
 
-    def _pages(
-        self, waiting: Sequence[Candidate], found: Mapping[str, lanes.Lane], rates: Mapping[Channel, float]
+    def _campaigns(
+        self,
+        waiting: Sequence[Candidate],
+        fresh: Collection[str],
+        found: Mapping[str, lanes.Lane],
+        rates: Mapping[Channel, float],
+        let_go: LetGo,
     ) -> dict[str, _Source]:
-        """The campaigns that have a lane to fill; the others have to wait."""
+        """The campaigns that have a lane to fill; the others have to wait. fresh: those with pages not let go yet."""
         sources: dict[str, _Source] = {}
+        now_ms = self._clock.now_ms()
         for candidate in waiting:
             campaign, use = candidate.campaign, candidate.use
             fills = [found[lane] for lane in use.filled(rates)]
@@ -199,7 +229,26 @@ class Releases:
                 pace = self._paces.setdefault(campaign.key, Allowance(self._clock.steady_s()))
                 rates_per_s = [lane.rate_per_s for lane in fills]
                 most = self._window.piece([*rates_per_s, campaign.pace_per_s or max(rates_per_s)])
-                sources[campaign.key] = _Pages(candidate, fills, most, self._ahead, self._on_their_way, pace)
+                parts = HeldParts(campaign, self._letting_go, let_go, self._on_their_way, pace, most, now_ms)
+                pages = _Pages(
+                    candidate, most, self._ahead, self._on_their_way, pace, is_over=campaign.key not in fresh
+                )
+                sources[campaign.key] = _Campaign(candidate, fills, parts, pages)
+        return sources
+
+    def _held(
+        self, flows: Mapping[HeldFlow, int], found: Mapping[str, lanes.Lane], let_go: LetGo
+    ) -> dict[str, _Source]:
+        """Deliveries in hold. Where no provider is usable nobody takes turns, and some of them go all the same."""
+        sources: dict[str, _Source] = {}
+        for flow, until_ms in flows.items():
+            lane = found[flow.lane]
+            most = self._window.piece([lane.rate_per_s])
+            source = HeldDeliveries(flow, lane, self._letting_go.holds, let_go, most, until_ms)
+            if lane.rate_per_s > 0:
+                sources[f"{HELD}{flow.tenant} {flow.campaign} {flow.lane}"] = source
+            else:
+                source.go_without_turns(flow.lane not in self._bulk_lanes, self._clock.now_ms())
         return sources
 
     def _singles(self, wishes: Wishes, found: Mapping[str, lanes.Lane]) -> dict[str, _Source]:
@@ -258,27 +307,43 @@ class _Source(Protocol):
         ...
 
 
+class _Campaign:
+    """One campaign: what was put off and is due now goes before its next page."""
+
+    def __init__(self, candidate: Candidate, fills: Sequence[lanes.Lane], parts: HeldParts, pages: _Pages) -> None:
+        self.fills = fills
+        self.flow = Flow(candidate.request.tenant, candidate.campaign.weight, tuple([lane.name for lane in fills]))
+        self._parts = parts
+        self._pages = pages
+
+    def size(self, now_s: float) -> int:
+        return self._parts.size(now_s) or self._pages.size(now_s)
+
+    async def take(self, _size: int, released: Released, now_s: float) -> int:
+        return await (self._parts.take(now_s) if self._parts.size(now_s) else self._pages.take(released, now_s))
+
+
 class _Pages:
-    """The pages of one campaign. most: recipients of a piece; pace: kept when the campaign has one of its own."""
+    """The pages of one campaign that were not let go yet. most: recipients of a piece; pace: kept when the campaign
+    has one of its own; is_over: there is none that may go.
+    """
 
     def __init__(
         self,
         candidate: Candidate,
-        fills: Sequence[lanes.Lane],
         most: int,
         ahead: ReadAhead,
         on_their_way: OnTheirWay,
         pace: Allowance,
+        *,
+        is_over: bool,
     ) -> None:
-        request = candidate.request
-        self.fills = fills
-        self.flow = Flow(request.tenant, max(1, request.weight), tuple([lane.name for lane in fills]))
         self._candidate = candidate
         self._ahead = ahead
         self._on_their_way = on_their_way
         self._pace = pace
         self._most = most
-        self._is_over = False
+        self._is_over = is_over
 
     def size(self, now_s: float) -> int:
         campaign = self._candidate.campaign
@@ -286,7 +351,7 @@ class _Pages:
             return 0
         return self._ahead.size(campaign, self._candidate.request, self._most)
 
-    async def take(self, size: int, released: Released, now_s: float) -> int:
+    async def take(self, released: Released, now_s: float) -> int:
         candidate = self._candidate
         campaign, request = candidate.campaign, candidate.request
         page = await self._ahead.take(campaign, request, self._most)

@@ -20,8 +20,11 @@ from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
+from streams.held_release import HeldRelease
+from streams.holds import Holds
 from streams.lanes import Window
 from streams.leader import KafkaLeadership, LeaderOptions
+from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.rebuild import Rebuild
 from streams.recipients import RedisProfiles, RedisSuppressions
@@ -88,13 +91,14 @@ async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
 
 
 async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
-    """Campaign pages and grants, by one leader."""
+    """Campaign pages, what is due in hold, and grants, by one leader."""
     async with grounds.watched(settings, gap) as ground:
         publisher, reader = ground.publisher(FAST_MS), ground.log_reader()
         ground.needs_redis()
         ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
-        ahead = ReadAhead(PageReader(reader, publisher, letters.letter, ground.topics))
+        pages = PageReader(reader, publisher, letters.letter, ground.topics)
+        ahead, letting_go = ReadAhead(pages), LettingGo(Holds(ground.topics), reader, pages, ground.topics)
         grants = Grants(ground.trips("grants"))
         lanes = {
             ground.topics.lane(c, p): ground.broker.partitions[ground.topics.lane(c, p)]
@@ -110,6 +114,7 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ground.topics,
             {name: tenant.weight for name, tenant in settings.tenants.items()},
             ground.clock,
+            letting_go,
             window=_window(settings),
             served=shared.served(settings),
         )
@@ -137,6 +142,7 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ground.topics,
             ground.clock,
             ticks,
+            HeldRelease(campaigns, letting_go, publisher, ground.topics, ground.clock, ground.gap),
             gap=ground.gap,
         )
         await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])

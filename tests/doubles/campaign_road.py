@@ -5,7 +5,7 @@ Nobody fans out or sends unless the test does; what is let go counts as fanned o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants
+from streams.held_release import HeldRelease
+from streams.holds import Holds
 from streams.lanes import Window
+from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
@@ -31,28 +34,46 @@ WHOLE_PAGES = Window(piece_s=60)
 
 
 class CampaignRoad(StatusRoad):
-    """rates: what the usable providers of each channel let through, 0 while there is none."""
+    """rates: what the usable providers of each channel let through, 0 while there is none. window: of the next leader.
+    fans_out: whether what is let go counts as fanned out at once.
+    """
 
     def __init__(self, folder: Path, policies: Policies, served: Collection[Channel] = ALL) -> None:
         super().__init__(folder, partition_count=2)
         self.rates = dict.fromkeys(Channel, RATE)
         self.policies = policies
         self.served = served
+        self.window = WHOLE_PAGES
+        self.fans_out = True
 
     async def leader(self, epoch: int = 1) -> Dispatch:
         """A new one, which knows what is in the log."""
         campaigns = Campaigns(TOPICS, self.policies)
-        ahead = ReadAhead(PageReader(self.log, self.log, park, TOPICS))
-        trips = QuietTrips()
+        pages = PageReader(self.log, self.log, park, TOPICS)
+        ahead = ReadAhead(pages)
+        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS)
+        trips = QuietTrips(lambda: self.fans_out)
         backlog = Backlog(self.log, trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
         grants = Grants(trips)
         releases = Releases(
-            self.policies, ahead, backlog, grants, self._rate, TOPICS, {}, self.clock, WHOLE_PAGES, self.served
+            self.policies,
+            ahead,
+            backlog,
+            grants,
+            self._rate,
+            TOPICS,
+            {},
+            self.clock,
+            letting_go,
+            self.window,
+            self.served,
         )
+        held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
         ticks = Ticks(self.log, TOPICS, self.log.partition_count, self.clock)
         await self.log.follow(campaigns.topics, campaigns.on_record)
+        await self.log.follow(held.holds.topics, held.holds.on_record)
         leads = Leads(epoch)
-        return Dispatch(campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks)
+        return Dispatch(campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks, held)
 
     async def settle(self, leader: Dispatch, epoch: int = 1) -> None:
         """Looks several times, with everything counted in between."""
@@ -100,18 +121,22 @@ class Leads:
 
 
 class QuietTrips:
-    """Redis where nobody wishes or tells anything."""
+    """Redis where nobody wishes or tells anything, but for what was fanned out."""
+
+    def __init__(self, fans_out: Callable[[], bool] = lambda: True) -> None:
+        self._fans_out = fans_out
 
     def begin(self) -> Trip:
-        return _QuietTrip()
+        return _QuietTrip(self._fans_out())
 
 
 class _QuietTrip:
-    def __init__(self) -> None:
+    def __init__(self, fans_out: bool) -> None:
+        self._fans_out = fans_out
         self._replies: list[Any] = []
 
     def execute_command(self, *args: Any) -> None:
-        quiet: dict[str, Any] = {"TIME": (b"1796000000", b"0"), "HGETALL": {}, "EXISTS": 1}
+        quiet: dict[str, Any] = {"TIME": (b"1796000000", b"0"), "HGETALL": {}, "EXISTS": int(self._fans_out)}
         self._replies.append(quiet[args[0]])
 
     def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:

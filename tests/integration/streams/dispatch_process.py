@@ -18,7 +18,10 @@ from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants
+from streams.held_release import HeldRelease
+from streams.holds import Holds
 from streams.leader import KafkaLeadership
+from streams.letting_go import LettingGo
 from streams.log_reader import KafkaLogReader
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
@@ -39,13 +42,15 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> No
     trips = RedisTrips(redis_client.connect(redis_url, Epoch()), "dispatch")
     leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
     campaigns, grants = Campaigns(topics, POLICIES), Grants(trips)
-    ahead = ReadAhead(PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics))
+    pages = PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics)
+    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(topics), reader, pages, topics)
     backlog = Backlog(reader, trips, dict.fromkeys(topics.lanes(), 1), clock)
-    releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock)
+    releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock, letting_go)
     await leadership.start()
     tails = KafkaTails(kafka)
     ticks = Ticks(publisher, topics, 1, clock)
-    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks).run()
+    held = HeldRelease(campaigns, letting_go, publisher, topics, clock)
+    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held).run()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ from streams.backlog import Backlog
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
+from streams.held_release import HeldRelease
+from streams.holds import Holds
+from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
@@ -69,13 +72,21 @@ class World:
 
     async def leader(self, epoch: int = 1) -> Dispatch:
         campaigns = Campaigns(TOPICS, POLICIES)
-        ahead = ReadAhead(PageReader(self.log, self.log, park, TOPICS))
+        pages = PageReader(self.log, self.log, park, TOPICS)
+        ahead = ReadAhead(pages)
+        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS)
         backlog = Backlog(self.log, self.trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
         grants = Grants(self.trips)
-        releases = Releases(POLICIES, ahead, backlog, grants, self.rate, TOPICS, {}, self.clock, WHOLE_PAGES)
+        releases = Releases(
+            POLICIES, ahead, backlog, grants, self.rate, TOPICS, {}, self.clock, letting_go, WHOLE_PAGES
+        )
         await self.log.follow(campaigns.topics, campaigns.on_record)
         ticks = Ticks(self.log, TOPICS, 2, self.clock)
-        return Dispatch(campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock, ticks)
+        held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
+        await self.log.follow(held.holds.topics, held.holds.on_record)
+        return Dispatch(
+            campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock, ticks, held
+        )
 
     async def rate(self, channel: Channel) -> float:
         return self.rates[channel]

@@ -1,0 +1,137 @@
+"""What comes out of hold: parts of pages read again from the audience, deliveries from the hold itself.
+
+Neighbour of `streams/holds.py`, which knows what is due; `streams/dispatch.py` publishes what is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from retry_topics import hold
+from schemas import codec, keys
+from schemas.errors import Poison
+from schemas.messages import CampaignRequested, Held, Recipient
+from schemas.records import LogReader, Outgoing, Record
+from schemas.rows import CAMPAIGN_SLOTS
+from schemas.topics import Topics
+from streams import holds
+from streams.holds import Holds, Part, Thing, Waiting
+from streams.page_reader import PageAt, PageReader
+
+READ_OVER = 300
+"""So many records in between are read over rather than sought behind."""
+ROWS_KNOW_AFTER_MS = 20 * 3_600_000
+"""Plans are kept for 24 h. Who may have been let go before that is asked for in the rows (`streams/fan_out.py`)."""
+LONG_AGO_MS = 23 * 3_600_000
+"""How long ago fan-out must believe a page was let go to ask its row."""
+_NOBODY = Recipient("")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Slots of a part. page: what it is a part of; None: the log does not hold it any more. rest: the slots of the
+    part that stay behind when these go.
+    """
+
+    part: Part
+    page: PageAt | None
+    mask: int
+    rest: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.mask.bit_count()
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return holds.slots(self.mask)
+
+    @property
+    def recipients(self) -> tuple[Recipient, ...]:
+        """By position; those of other slots are left empty. Nobody where the page is lost."""
+        everyone = self.page.page.recipients if self.page is not None else ()
+        return tuple([one if self.mask >> slot & 1 else _NOBODY for slot, one in enumerate(everyone)])
+
+    def users(self) -> list[tuple[int, str]]:
+        """(slot, user id) of each; the id is "" where the page is lost."""
+        everyone = self.page.page.recipients if self.page is not None else ()
+        return [(slot, everyone[slot].user_id if slot < len(everyone) else "") for slot in self.slots]
+
+    def first(self, most: int) -> Piece:
+        """Its first slots, at most so many."""
+        mask = sum(1 << slot for slot in self.slots[:most])
+        return replace(self, mask=mask, rest=self.mask & ~mask)
+
+    def released_at_ms(self, now_ms: int) -> int:
+        """Now, or so long ago that fan-out asks the row whether this part went before and its plans are forgotten."""
+        return now_ms if now_ms - self.part.since_ms < ROWS_KNOW_AFTER_MS else now_ms - LONG_AGO_MS
+
+
+class LettingGo:
+    """Makes records of what is due in `holds`."""
+
+    def __init__(self, held: Holds, reader: LogReader, pages: PageReader, topics: Topics) -> None:
+        self.holds = held
+        self._reader = reader
+        self._pages = pages
+        self._topics = topics
+
+    async def piece(self, request: CampaignRequested, part: Part) -> Piece:
+        """All of a part. Raises Transient on a broker failure."""
+        page = await self._pages.at(request, part.page, part.source_offset)
+        if page is not None:
+            return Piece(part, page, part.mask & _first_slots(len(page.page.recipients)))
+        usual = _usual_size(request, part.page) if part.mask == holds.ALL else CAMPAIGN_SLOTS
+        return Piece(part, None, part.mask & _first_slots(usual))
+
+    async def deliveries(self, things: Sequence[Waiting], now_ms: int) -> list[tuple[Waiting, Outgoing]]:
+        """These, as records of their lanes. Left out: what lies there no more, as it was put in again or let go.
+
+        Raises Transient on a broker failure.
+        """
+        wanted = {(thing.partition, thing.offset): thing for thing in things}
+        made = []
+        for partition, first, last in _ranges(wanted):
+            async for record in self._reader.read_range(self._topics.hold, partition, first, last):
+                thing = wanted.get((partition, record.offset))
+                if thing is not None and (outgoing := self._delivery(thing, record, now_ms)) is not None:
+                    made.append((thing, outgoing))
+        return made
+
+    def tombstones(self, things: Iterable[Thing]) -> list[Outgoing]:
+        return [hold.tombstone(self._topics, thing.hold_id) for thing in things]
+
+    def _delivery(self, thing: Waiting, record: Record, now_ms: int) -> Outgoing | None:
+        try:
+            held = codec.decode(record.value, Held)
+        except Poison:
+            return None
+        if held.delivery is None or record.key != thing.hold_id:
+            return None
+        delivery = replace(held.delivery, hop=held.hop, released_at_ms=now_ms)
+        key = keys.user_key(delivery.tenant, delivery.user_id).encode()
+        return Outgoing(thing.flow.lane, key, codec.encode(delivery), record.headers)
+
+
+def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """(partition, first offset, last) that together hold all these places, with few others."""
+    for partition, group in groupby(sorted(places), key=lambda place: place[0]):
+        first = last = -1
+        for _, offset in group:
+            if first >= 0 and offset - last > READ_OVER:
+                yield partition, first, last
+                first = -1
+            first, last = offset if first < 0 else first, offset
+        yield partition, first, last
+
+
+def _first_slots(count: int) -> int:
+    return (1 << count) - 1
+
+
+def _usual_size(request: CampaignRequested, page: int) -> int:
+    """How many recipients a page has that nobody can read: as an upload fills them, all but the last to the brim."""
+    before = min(page, request.pages - 1) * CAMPAIGN_SLOTS
+    return max(0, min(CAMPAIGN_SLOTS, request.recipients - before))

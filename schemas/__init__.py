@@ -1,10 +1,10 @@
 """GROUND. The promises of the system, pure: no client library.
 
 In reading order.
-Words: `messages` (what travels), `outcomes` (what a provider can answer), `reasons` (why something was not sent),
-`content` (what a template made), `records` (what handlers get and answer, and the ports to the log), `errors` (by who
-must act), `clock`, `local_times` (when a wall time comes in a zone), `gaps` (where a process may die between two
-steps).
+Words: `messages` (what travels), `quick` (how it is made quickly), `outcomes` (what a provider can answer), `reasons`
+(why something was not sent), `content` (what a template made), `records` (what handlers get and answer, and the ports
+to the log), `errors` (by who must act), `clock`, `local_times` (when a wall time comes in a zone), `gaps` (where a
+process may die between two steps).
 Identity and places: `keys` (every id and key), `partitions` (murmur2), `topics` (the catalogue), `metrics`.
 Bytes: `codec` (bytes <-> message), `compiled` (schemas as functions), `schema_files`, and the folder `avro`.
 Who is reached how: `policies` (what a template decides), `contacts` (where a person can be reached), `facets` (how a

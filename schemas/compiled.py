@@ -82,14 +82,12 @@ class _Source:
             raise TypeError(f"{name}: only in the schema or only in the class: {sorted(missing)}")
         parts, setting = [], []
         reading: dict[str, list[str]] = {}
-        for field in fields(record):
-            self.names[f"set_{name}_{field.name}"] = getattr(record, field.name).__set__
         for field in schema["fields"]:
             variable = f"f_{field['name']}"
             hint, default = hints[field["name"]], _default(record, field["name"], hints[field["name"]])
             parts += self._parts(field["type"], hint, f"m.{field['name']}", default)
             reading[field["name"]] = self._reading(field["type"], hint, variable, default)
-            setting.append(f"set_{name}_{field['name']}(m, {variable})")
+            setting.append(f"m.{field['name']} = {variable}")  # a third of a call of its constructor
         self._define(f"write_{name}(m)", [f"return join(({', '.join(parts)},))"])
         self.names[f"new_{name}"], self.names[name] = record.__new__, record
         lines = self._in_order(reading, self._varying.get(record, ()))

@@ -6,8 +6,9 @@ Params travel as JSON text: nobody between the door and the renderer needs to lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from schemas.quick import dataclass
 
 
 class Channel(StrEnum):

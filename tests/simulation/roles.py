@@ -37,7 +37,10 @@ from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch, DispatchOptions
 from streams.fan_out import FanOut
 from streams.grants import Grants, Purse
+from streams.held_release import HeldRelease
+from streams.holds import Holds
 from streams.lanes import Window
+from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.route import Doors, Entry, Route
@@ -222,11 +225,14 @@ async def status(ground: Ground) -> None:
 
 async def dispatch(ground: Ground) -> None:
     site, producer, clock = ground.site, ground.producer, ground.clock
-    ahead = ReadAhead(PageReader(ground.reader, producer, ground.letters.letter, TOPICS))
+    pages = PageReader(ground.reader, producer, ground.letters.letter, TOPICS)
+    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(TOPICS), ground.reader, pages, TOPICS)
     grants, campaigns = Grants(ground.trips), Campaigns(TOPICS, POLICIES)
     backlog = Backlog(ground.reader, ground.trips, dict.fromkeys(TOPICS.lanes(), PARTITIONS), clock)
     rate = partial(_usable, ground)
-    releases = Releases(POLICIES, ahead, backlog, grants, rate, TOPICS, {}, clock, window=WINDOW, served=SERVED)
+    releases = Releases(
+        POLICIES, ahead, backlog, grants, rate, TOPICS, {}, clock, letting_go, window=WINDOW, served=SERVED
+    )
     leadership = GroupLeadership(site.log, site.groups, TOPICS, ground.process.name, producer, clock, ground.joined)
     await leadership.start()
     work = Dispatch(
@@ -240,6 +246,7 @@ async def dispatch(ground: Ground) -> None:
         TOPICS,
         clock,
         Ticks(producer, TOPICS, PARTITIONS, clock),
+        HeldRelease(campaigns, letting_go, producer, TOPICS, clock, ground.gap),
         DispatchOptions(look_every_s=0.4),
         gap=ground.gap,
     )

@@ -33,6 +33,11 @@ def schedule(roles: Iterable[str], seed: int) -> list[tuple[float, str]]:
     return sorted((chance.uniform(FROM, TO), role) for role in kinds)
 
 
+def calm_from_s(made: Sequence[Kill], roles: Sequence[str]) -> float:
+    """When the last kill among these roles is long enough ago; 0.0 without one."""
+    return max((kill.at_s + AFTER_KILL_S + 1 for kill in made if kill.role in roles), default=0.0)
+
+
 class Killer:
     """made: the kills so far. `calm` is set while it may kill."""
 
@@ -80,9 +85,7 @@ class Killer:
         return len(self.made) == len(self.planned) and all(kill.back_after_s is not None for kill in self.made)
 
     async def _until_calm(self, roles: Sequence[str]) -> None:
-        """The last kill among these roles is long enough ago."""
-        last_s = max((kill.at_s for kill in self.made if kill.role in roles), default=0.0)
-        await asyncio.sleep(max(0.0, last_s + AFTER_KILL_S + 1 - time.time()))
+        await asyncio.sleep(max(0.0, calm_from_s(self.made, roles) - time.time()))
 
     def note_back(self) -> None:
         """Writes down who is at work again."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.blast.plan import Plan
 from deploy.demo import place
 from deploy.demo.place import Place
-from deploy.local import stack
+from deploy.local import places, stack
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "blast"
@@ -41,6 +43,13 @@ callback_secret = "{secret}"
 [tenants.{tenant}]
 locale = "en"
 """
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Another blast of this checkout waits: they would share a folder, and say nothing about the machine."""
+    with places.only_one(places.home() / f"{NAME}.lock"):
+        yield
 
 
 def empty_folder() -> Path:

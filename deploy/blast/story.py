@@ -48,16 +48,10 @@ def run(plan: Plan, as_json: bool, picture: Path | None) -> int:
     """The exit code. as_json: the report on standard output, the story on standard error."""
     plan.check()
     narrator = Narrator(_console(as_json))
-    folder = place.empty_folder()
-    narrator.say("Tidings blast. Starting Kafka and Redis of its own (the first time this fetches them)")
-    try:
-        with stack.running(folder, {}) as servers:
-            facts = asyncio.run(_whole(plan, place.prepare(folder, servers, plan), narrator, servers))
-    except (Untrue, TimeoutError) as wrong:
-        narrator.say(f"{type(wrong).__name__}: {wrong}\nLogs: {folder}")
+    with place.alone():
+        facts = _facts(plan, narrator)
+    if facts is None:
         return 1
-    finally:
-        place.clear(folder)
     judgements = judging.judge(facts)
     report.show(facts, judgements, narrator.console)
     if as_json:
@@ -66,6 +60,20 @@ def run(plan: Plan, as_json: bool, picture: Path | None) -> int:
         picture.write_text(plot.svg(facts))
         narrator.say(f"plot: {picture}")
     return 1 if judging.failed(judgements) else 0
+
+
+def _facts(plan: Plan, narrator: Narrator) -> Facts | None:
+    """None when it did not come to its end; why was told."""
+    folder = place.empty_folder()
+    narrator.say("Tidings blast. Starting Kafka and Redis of its own (the first time this fetches them)")
+    try:
+        with stack.running(folder, {}) as servers:
+            return asyncio.run(_whole(plan, place.prepare(folder, servers, plan), narrator, servers))
+    except Untrue as wrong:
+        narrator.say(f"{wrong}\nLogs: {folder}")
+        return None
+    finally:
+        place.clear(folder)
 
 
 def _console(to_stderr: bool) -> Console:
@@ -88,9 +96,9 @@ async def _whole(plan: Plan, chosen: Place, narrator: Narrator, servers: stack.S
         try:
             async with asyncio.timeout(plan.within_s):
                 return await Blast(plan, chosen, door, watch, others, narrator).run()
-        except (Untrue, TimeoutError):
+        except (Untrue, TimeoutError) as wrong:
             narrating.show_logs(chosen, narrator.console)
-            raise
+            raise Untrue(str(wrong) or f"not over after {plan.within_s:,.0f} s") from None
 
 
 def _processes(servers: stack.Stack) -> dict[str, int | None]:

@@ -9,6 +9,8 @@ import pytest
 
 from deploy import settings
 from deploy.blast import ages, audience, kills, place, report
+from deploy.blast.facts import Kill
+from deploy.blast.judging import AFTER_KILL_S
 from deploy.blast.plan import BULK_SHARE, SMALL_ID, Plan
 from deploy.local import stack
 from schemas import policies
@@ -26,6 +28,12 @@ def test_one_process_of_each_kind_is_killed_while_the_campaign_runs() -> None:
     planned = kills.schedule(ROLES, 1)
     assert sorted(role for _, role in planned) == ["api", "dispatch", "streams-status", "work-push.bulk"]
     assert all(kills.FROM <= share <= kills.TO for share, _ in planned)
+
+
+def test_of_those_that_every_code_passes_the_next_one_waits_until_the_last_one_is_back() -> None:
+    made = [Kill("api", 1, 100.0), Kill("route-requests", 2, 150.0), Kill("dispatch", 3, 170.0)]
+    assert kills.calm_from_s(made, kills.ON_THE_WAY) == 150.0 + AFTER_KILL_S + 1
+    assert kills.calm_from_s(made, ["forward"]) == 0.0
 
 
 def test_its_settings_and_templates_are_accepted(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class Facts:
 
     most_in_a_second: calls in the provider's fullest second. told: each campaign's own answer, at the end.
     codes: login codes answered 202. codes_sent, codes_possible: what their statuses say. kinds: of process, to be
-    killed. peaks_mb: the most memory a role's processes had. cores: how much of a core each process used meanwhile.
+    killed. pids: the processes that each role had. peaks_mb: the most memory one of them had. cores: how much of a core
+    each used meanwhile.
     """
 
     plan: Plan
@@ -68,5 +69,6 @@ class Facts:
     uploaded_s: float
     kinds: int = 0
     kills: tuple[Kill, ...] = ()
+    pids: dict[str, set[int]] = field(default_factory=dict)
     peaks_mb: dict[str, float] = field(default_factory=dict)
     cores: dict[str, float] = field(default_factory=dict)

@@ -42,6 +42,7 @@ def judge(facts: Facts) -> list[Judgement]:
         _memory(facts),
         *_counts(facts),
         *_trust(facts),
+        _ended(facts),
         *_killed(facts),
     ]
 
@@ -136,6 +137,15 @@ def _trust(facts: Facts) -> Iterator[Judgement]:
     possible = facts.codes_possible + sum(told["possible_duplicates"] for told in facts.told.values())
     repeats = sum(came.repeats for came in (facts.large, facts.small, facts.code))
     yield Judgement("repeats", repeats <= possible, repeats, f"<= {possible} (counted as possible duplicates)")
+
+
+def _ended(facts: Facts) -> Judgement:
+    """A process that was not killed and was replaced has failed, whether or not anybody felt it."""
+    killed = [kill.role for kill in facts.kills]
+    ended = {role: len(pids) - 1 - killed.count(role) for role, pids in facts.pids.items()}
+    many = sum(ended.values())
+    said = ", ".join(role for role, count in ended.items() if count > 0)
+    return Judgement("processes that ended without being killed", many == 0, many, "0", said)
 
 
 def _killed(facts: Facts) -> Iterator[Judgement]:

@@ -153,7 +153,7 @@ class Blast:
         small_begun_s = await self._small(killer)
         await watch.until(lambda: watch.share >= 1 or watch.finished())
         took_s = time.monotonic() - begun_s
-        cores = {name: (after - before[name]) / took_s for name, after in meter.read().items()}
+        cores = {name: max(0.0, after - before[name]) / took_s for name, after in meter.read().items()}
         await watch.until(watch.finished)
         if killer is not None:
             await watch.until(killer.is_over)
@@ -209,6 +209,7 @@ class Blast:
             uploaded_s=seen.uploaded_s,
             kinds=len(killer.planned) if killer else 0,
             kills=tuple(killer.made) if killer else (),
+            pids=self.watch.pids,
             peaks_mb=self.watch.peaks_mb,
             cores=seen.cores,
         )

@@ -42,6 +42,7 @@ class Watch:
         self.large, self.small, self.code = Arrived(), Arrived(), Arrived()
         self.told: dict[str, dict[str, Any]] = {}
         self.ages_s: dict[str, float] = {}
+        self.pids: dict[str, set[int]] = {}
         self.peaks_mb: dict[str, float] = {}
         self.asked: set[str] = set()
 
@@ -80,6 +81,7 @@ class Watch:
         self.large, self.small, self.code = (found.get(name, Arrived()) for name in (LARGE_ID, SMALL_ID, CODE))
         self.ages_s = await ages.of_lanes(self.client, self._place)
         for role, pid in (*programs.roles(self._place).items(), *self._supervisor.items()):
+            self.pids.setdefault(role, set()).add(pid)
             self.peaks_mb[role] = max(self.peaks_mb.get(role, 0.0), cost.peak_mb(pid))
         if killer is not None:
             killer.note_back()

@@ -42,6 +42,7 @@ WELL = Facts(
     codes_sent=CODES,
     codes_possible=0,
     uploaded_s=1.0,
+    pids={"api": {1}, "streams-status": {2}},
     peaks_mb={"api": 90.0, "streams-status": 200.0},
 )
 

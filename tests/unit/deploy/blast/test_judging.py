@@ -43,8 +43,20 @@ ONE_SHORT = replace(WELL.large, distinct=PLAN.recipients - 1)
         (but(codes=CODES + 1, codes_sent=CODES + 1), ["lost"]),
         (but(codes_sent=CODES - 1), ["login codes whose status says something else than sent"]),
         (but(code=replace(codes(), sends=CODES + 1)), ["repeats"]),
+        (but(pids={"api": {1, 5}}), ["processes that ended without being killed"]),
     ],
-    ids=["limit", "idle", "latency", "small", "memory", "one missing", "a code lost", "status wrong", "repeat"],
+    ids=[
+        "limit",
+        "idle",
+        "latency",
+        "small",
+        "memory",
+        "one missing",
+        "a code lost",
+        "status wrong",
+        "repeat",
+        "restart",
+    ],
 )
 def test_each_broken_promise_is_named(facts: Facts, broken: list[str]) -> None:
     assert [one.name for one in judging.failed(judging.judge(facts))] == broken
@@ -97,6 +109,13 @@ def test_what_was_long_before_or_after_a_kill_is_judged() -> None:
 
 def test_a_code_later_than_any_kill_explains_is_too_late() -> None:
     assert not verdicts(killed(but(code=codes(45.5)), BEGAN_S))["the latest transactional message, s"]
+
+
+def test_a_process_that_was_killed_is_replaced_once() -> None:
+    replaced = killed(but(pids={"work-push.bulk": {1, 2}}), BEGAN_S)
+    again = replace(replaced, pids={"work-push.bulk": {1, 2, 3}})
+    assert verdicts(replaced)["processes that ended without being killed"]
+    assert not verdicts(again)["processes that ended without being killed"]
 
 
 def test_a_kind_that_was_not_killed_is_missed() -> None:

@@ -79,6 +79,7 @@ async def test_what_is_no_json_is_refused_400(api: Api, client: Client, raw: byt
     ],
 )
 async def test_a_wrong_field_is_refused_by_name(api: Api, client: Client, change: dict[str, Any], field: str) -> None:
+    """N33 among them: a start that does not say by whose clock."""
     assert (await refused(client, CODE | change))["field"] == field
     assert not api.requested()
 

@@ -94,6 +94,7 @@ async def test_a_part_let_go_twice_sends_nothing_new_though_its_profile_changed(
 async def test_the_zone_in_the_audience_goes_before_the_profiles_and_an_unknown_one_is_the_tenants(
     world: World,
 ) -> None:
+    """N32: nobody is left out, and the row says by whose clock it is."""
     travelling = Recipient("ann", "{}", Contact(time_zone="America/New_York"))
     lost = Recipient("bob", "{}", Contact(email="bob@example.org", time_zone="Mars/Olympus"))
     await world.fan_out.expand(morning(travelling, lost))

@@ -105,10 +105,10 @@ days = st.integers(0, 5)
 @pytest.mark.parametrize(
     ("send_on", "wall", "zone", "expected"),
     [
-        # N29: the organisation's zone, in summer and in winter
+        # in summer and in winter
         ("2026-07-01", "09:00", "Europe/Paris", "2026-07-01T07:00:00"),
         ("2026-12-01", "09:00", "Europe/Paris", "2026-12-01T08:00:00"),
-        # N30: a day before, at, and after the change
+        # a day before, at, and after the change
         ("2026-03-28", "08:00", "Europe/Paris", "2026-03-28T07:00:00"),
         ("2026-03-29", "08:00", "Europe/Paris", "2026-03-29T06:00:00"),
         ("2026-03-30", "08:00", "Europe/Paris", "2026-03-30T06:00:00"),
@@ -118,6 +118,7 @@ days = st.integers(0, 5)
     ],
 )
 def test_a_wall_time_comes_at_its_own_instant_of_each_day(send_on: str, wall: str, zone: str, expected: str) -> None:
+    """N29: in the zone that was meant. N30: by that day's offset, not by the one of the day it was wished."""
     assert at(local_times.due_ms(send_on, wall, zone, 0)) == expected
 
 
@@ -199,7 +200,7 @@ def test_the_first_and_the_last_zone_are_the_bounds() -> None:
         ("2026-10-31T16:30:00+00:00", "Asia/Ho_Chi_Minh", "2026-11-01T01:00:00"),
         ("2026-10-31T16:30:00+00:00", "Europe/London", ""),
         ("2026-10-31T16:30:00+00:00", "America/New_York", ""),
-        # N32: a zone on the half hour
+        # a zone on the half hour
         ("2026-11-01T16:40:00+00:00", "Asia/Kolkata", "2026-11-02T02:30:00"),
         # to the second: the window's first moment is quiet, its last is not
         ("2026-07-01T20:00:00+00:00", "Europe/Berlin", "2026-07-02T06:00:00"),
@@ -209,6 +210,7 @@ def test_the_first_and_the_last_zone_are_the_bounds() -> None:
     ],
 )
 def test_a_message_in_the_night_waits_for_the_morning_of_its_reader(now: str, zone: str, expected: str) -> None:
+    """N32 among them: ten past ten in the evening in Kolkata."""
     until = local_times.quiet_until_ms("22:00", "08:00", zone, ms(now))
     assert (at(until) if until else "") == expected
 
@@ -258,6 +260,7 @@ def test_quiet_hours_without_length_are_refused() -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "a\0b", "Europe", "x" * 300])
 def test_an_unknown_zone_gives_way_to_the_default(zone: str) -> None:
+    """N32: there, whose zone nobody knew was never written to."""
     assert local_times.known_zone(zone, "Europe/Berlin") == ("Europe/Berlin", False)
 
 

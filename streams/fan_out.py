@@ -92,13 +92,18 @@ class FanOut:
         metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
 
     async def _still_due(self, page: ReleasedPage, now_ms: int) -> ReleasedPage:
-        """The page without the slots that have a plan which Redis may have forgotten."""
+        """The page without the slots that have a plan which Redis may have forgotten.
+
+        Who is left goes as if let go now: of whom nothing is planned nothing was called, and a sender parks what is old.
+        """
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
             return page
         row = await self._rows.row(page.tenant, _row(page))
         planned = {slot for slot, view in enumerate(row) if view is not None and _is_decided(view)}
         slots = tuple(slot for slot in _due(page) if slot not in planned)
-        return replace(page, slots=slots) if slots else replace(page, slots=(), recipients=())
+        if not slots:
+            return replace(page, slots=(), recipients=())
+        return replace(page, slots=slots, released_at_ms=now_ms)
 
     async def _planned(
         self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers

@@ -97,7 +97,7 @@ async def test_a_page_let_go_a_day_ago_skips_whom_its_row_already_has_a_plan_for
     world.rows.told = [SlotView("sent", "", "", "ann", "offer", START_MS, (sent,))]
     day_ago = START_MS - 23 * 3_600_000
     await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
-    assert [d.user_id for d in world.deliveries()] == ["bob"]
+    assert [(d.user_id, d.released_at_ms) for d in world.deliveries()] == [("bob", START_MS)], "no sender finds it old"
     world.rows.told.append(world.rows.told[0])
     await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
     assert len(world.deliveries()) == 1

@@ -94,7 +94,7 @@ class FanOut:
     async def _still_due(self, page: ReleasedPage, now_ms: int) -> ReleasedPage:
         """The page without the slots that have a plan which Redis may have forgotten.
 
-        Who is left goes as if let go now: of whom nothing is planned nothing was called, and a sender parks what is old.
+        Who is left goes as if let go now: nothing planned is nothing called, and a sender parks what is old.
         """
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
             return page

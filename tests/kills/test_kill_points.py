@@ -6,6 +6,7 @@ Calls that are open when their sender dies are in `test_sends_in_doubt.py`.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ ON_THE_ROAD = [
     slow("streams-status", "after_rows", 2),
 ]
 """(role, gap, at which passing)."""
-ELSEWHERE = {"after_log", "after_ends"}
+ELSEWHERE = {"after_log", "after_ends", "after_held_release"}
 """Killed in tests of their own below."""
 
 
@@ -117,6 +118,22 @@ async def test_recipients_that_were_ended_by_a_leader_who_died_are_ended_once(wo
     assert (told["status"], told["outcomes"]) == ("cancelled", {"cancelled": 300})
     assert len(await world.recipients(campaign)) == 300
     assert set((await world.calls(PUSH, people.reader_keys(campaign, users))).values()) == {(0, 0)}
+
+
+@pytest.mark.long
+async def test_what_came_out_of_hold_with_a_leader_who_died_at_once_comes_out_again_and_is_sent_once(
+    world: World, traps: Traps
+) -> None:
+    users = [world.name(f"patient{number}") for number in range(20)]
+    traps.set(DISPATCH, Trap("after_held_release"))
+    wish = {"params": {"text": "x"}, "send_at": (datetime.now(UTC) + timedelta(seconds=8)).isoformat()}
+    sent = [await world.notify(user, "alert", key=user, to=people.to_device(user), **wish) for user in users]
+    dead = await until_sprung(world, traps, DISPATCH)
+    for one in sent:
+        await world.until_status(one, "delivered")
+    assert await world.running(DISPATCH, besides=dead)
+    await world.until_read("work push.transactional")
+    assert set((await world.calls(PUSH, map(people.push_key, users))).values()) == {(1, 1)}
 
 
 def test_every_gap_has_its_death() -> None:

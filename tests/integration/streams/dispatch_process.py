@@ -1,8 +1,13 @@
-"""A dispatch of its own process, for tests that kill it: python -m ... BOOTSTRAP REDIS_URL PREFIX INSTANCE."""
+"""A dispatch of its own process, for tests that kill it: python -m ... BOOTSTRAP REDIS_URL PREFIX INSTANCE [GAP].
+
+It kills itself in this gap.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 
 from deploy import redis_client
@@ -36,7 +41,11 @@ async def rate(_: Channel) -> float:
     return RATE_PER_S
 
 
-async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> None:
+async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadly: str = "") -> None:
+    def gap(name: str) -> None:
+        if name == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     kafka, topics, clock = {"bootstrap.servers": bootstrap}, Topics(prefix), SystemClock()
     publisher, reader = KafkaPublisher(kafka), KafkaLogReader(kafka)
     trips = RedisTrips(redis_client.connect(redis_url, Epoch()), "dispatch")
@@ -49,7 +58,7 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str) -> No
     await leadership.start()
     tails = KafkaTails(kafka)
     ticks = Ticks(publisher, topics, 1, clock)
-    held = HeldRelease(campaigns, letting_go, publisher, topics, clock)
+    held = HeldRelease(campaigns, letting_go, publisher, topics, clock, gap)
     await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held).run()
 
 

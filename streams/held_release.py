@@ -82,7 +82,7 @@ class HeldRelease:
             log.error("hold.audience_lost", extra={"campaign": piece.part.flow.campaign, "page": piece.part.page})
             outgoing += page_records.ended(self._topics, request, piece.part.page, piece.users(), LOST, now_ms)
         deliveries = await self._letting_go.deliveries(chosen.deliveries, now_ms)
-        outgoing += [record for _, record in deliveries]
+        outgoing += [record for _, record in deliveries if record is not None]
         await self._publisher.publish(outgoing)
         self._pass("after_held_release")
         last = {piece.part.hold_id: piece for piece in [*chosen.pieces, *chosen.lost]}

@@ -12,13 +12,15 @@ from itertools import groupby
 from retry_topics import hold
 from schemas import codec, keys
 from schemas.errors import Poison
-from schemas.messages import CampaignRequested, Held, Recipient
+from schemas.messages import CampaignRequested, Delivery, Held, Recipient
 from schemas.records import LogReader, Outgoing, Record
 from schemas.rows import CAMPAIGN_SLOTS
+from schemas.stores import StatusReads
 from schemas.topics import Topics
 from streams import holds
 from streams.holds import Holds, Part, Thing, Waiting
 from streams.page_reader import PageAt, PageReader
+from streams.went_before import WentBefore
 
 READ_OVER = 300
 """So many records in between are read over rather than sought behind."""
@@ -70,10 +72,13 @@ class Piece:
 
 
 class LettingGo:
-    """Makes records of what is due in `holds`."""
+    """Makes records of what is due in `holds`. rows: see `streams/went_before.py`."""
 
-    def __init__(self, held: Holds, reader: LogReader, pages: PageReader, topics: Topics) -> None:
+    def __init__(
+        self, held: Holds, reader: LogReader, pages: PageReader, topics: Topics, rows: StatusReads | None = None
+    ) -> None:
         self.holds = held
+        self._went_before = WentBefore(rows)
         self._reader = reader
         self._pages = pages
         self._topics = topics
@@ -86,33 +91,46 @@ class LettingGo:
         usual = _usual_size(request, part.page) if part.mask == holds.ALL else CAMPAIGN_SLOTS
         return Piece(part, None, part.mask & _first_slots(usual))
 
-    async def deliveries(self, things: Sequence[Waiting], now_ms: int) -> list[tuple[Waiting, Outgoing]]:
-        """These, as records of their lanes. Left out: what lies there no more, as it was put in again or let go.
+    async def deliveries(self, things: Sequence[Waiting], now_ms: int) -> list[tuple[Waiting, Outgoing | None]]:
+        """These, as records of their lanes; None for one that went long ago.
 
-        Raises Transient on a broker failure.
+        Left out: what lies there no more, as it was put in again or let go; and what may have gone long ago while
+        nobody knows whether it did. Raises Transient on a broker failure.
         """
-        wanted = {(thing.partition, thing.offset): thing for thing in things}
-        made = []
-        for partition, first, last in _ranges(wanted):
-            async for record in self._reader.read_range(self._topics.hold, partition, first, last):
-                thing = wanted.get((partition, record.offset))
-                if thing is not None and (outgoing := self._delivery(thing, record, now_ms)) is not None:
-                    made.append((thing, outgoing))
-        return made
+        found = await self._found(things)
+        went = await self._went_before.among([(held, delivery) for _, _, held, delivery in found], now_ms)
+        return [
+            (thing, None if gone else self._released(thing, record, held, delivery, now_ms))
+            for (thing, record, held, delivery), gone in zip(found, went, strict=True)
+            if gone is not None
+        ]
 
     def tombstones(self, things: Iterable[Thing]) -> list[Outgoing]:
         return [hold.tombstone(self._topics, thing.hold_id) for thing in things]
 
-    def _delivery(self, thing: Waiting, record: Record, now_ms: int) -> Outgoing | None:
-        try:
-            held = codec.decode(record.value, Held)
-        except Poison:
-            return None
-        if held.delivery is None or record.key != thing.hold_id:
-            return None
-        delivery = replace(held.delivery, hop=held.hop, released_at_ms=now_ms)
-        key = keys.user_key(delivery.tenant, delivery.user_id).encode()
-        return Outgoing(thing.flow.lane, key, codec.encode(delivery), record.headers)
+    async def _found(self, things: Sequence[Waiting]) -> list[tuple[Waiting, Record, Held, Delivery]]:
+        """What still lies where it was put."""
+        wanted = {(thing.partition, thing.offset): thing for thing in things}
+        found = []
+        for partition, first, last in _ranges(wanted):
+            async for record in self._reader.read_range(self._topics.hold, partition, first, last):
+                thing = wanted.get((partition, record.offset))
+                held = _held(record) if thing is not None and record.key == thing.hold_id else None
+                if thing is not None and held is not None and held.delivery is not None:
+                    found.append((thing, record, held, held.delivery))
+        return found
+
+    def _released(self, thing: Waiting, record: Record, held: Held, delivery: Delivery, now_ms: int) -> Outgoing:
+        later = replace(delivery, hop=held.hop, released_at_ms=now_ms)
+        key = keys.user_key(later.tenant, later.user_id).encode()
+        return Outgoing(thing.flow.lane, key, codec.encode(later), record.headers)
+
+
+def _held(record: Record) -> Held | None:
+    try:
+        return codec.decode(record.value, Held)
+    except Poison:
+        return None
 
 
 def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

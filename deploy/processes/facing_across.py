@@ -98,7 +98,8 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
         ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
         pages = PageReader(reader, publisher, letters.letter, ground.topics)
-        ahead, letting_go = ReadAhead(pages), LettingGo(Holds(ground.topics), reader, pages, ground.topics)
+        ahead = ReadAhead(pages)
+        letting_go = LettingGo(Holds(ground.topics), reader, pages, ground.topics, await shared.reads(ground))
         grants = Grants(ground.trips("grants"))
         lanes = {
             ground.topics.lane(c, p): ground.broker.partitions[ground.topics.lane(c, p)]

@@ -13,6 +13,7 @@ from schemas import codec, keys
 from schemas.messages import CampaignState, Channel, ReleasedPage, StatusBatch, StatusEvent
 from schemas.policies import Policies
 from schemas.records import Outgoing
+from schemas.stores import StatusReads
 from schemas.trips import Script, Trip
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
@@ -35,7 +36,7 @@ WHOLE_PAGES = Window(piece_s=60)
 
 class CampaignRoad(StatusRoad):
     """rates: what the usable providers of each channel let through, 0 while there is none. window: of the next leader.
-    fans_out: whether what is let go counts as fanned out at once.
+    fans_out: whether what is let go counts as fanned out at once. rows: whom the next leader asks for rows.
     """
 
     def __init__(self, folder: Path, policies: Policies, served: Collection[Channel] = ALL) -> None:
@@ -45,13 +46,14 @@ class CampaignRoad(StatusRoad):
         self.served = served
         self.window = WHOLE_PAGES
         self.fans_out = True
+        self.rows: StatusReads | None = None
 
     async def leader(self, epoch: int = 1) -> Dispatch:
         """A new one, which knows what is in the log."""
         campaigns = Campaigns(TOPICS, self.policies)
         pages = PageReader(self.log, self.log, park, TOPICS)
         ahead = ReadAhead(pages)
-        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS)
+        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS, self.rows)
         trips = QuietTrips(lambda: self.fans_out)
         backlog = Backlog(self.log, trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
         grants = Grants(trips)

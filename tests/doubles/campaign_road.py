@@ -12,7 +12,7 @@ from typing import Any
 from schemas import codec, keys
 from schemas.messages import CampaignState, Channel, ReleasedPage, StatusBatch, StatusEvent
 from schemas.policies import Policies
-from schemas.records import Outgoing
+from schemas.records import Outgoing, Tails
 from schemas.stores import StatusReads
 from schemas.trips import Script, Trip
 from streams.backlog import Backlog
@@ -48,8 +48,8 @@ class CampaignRoad(StatusRoad):
         self.fans_out = True
         self.rows: StatusReads | None = None
 
-    async def leader(self, epoch: int = 1) -> Dispatch:
-        """A new one, which knows what is in the log."""
+    async def leader(self, epoch: int = 1, tails: Tails | None = None) -> Dispatch:
+        """A new one, which knows what is in the log; with tails of its own it knows nothing before it runs."""
         campaigns = Campaigns(TOPICS, self.policies)
         pages = PageReader(self.log, self.log, park, TOPICS)
         ahead = ReadAhead(pages)
@@ -72,10 +72,11 @@ class CampaignRoad(StatusRoad):
         )
         held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
         ticks = Ticks(self.log, TOPICS, self.log.partition_count, self.clock)
-        await self.log.follow(campaigns.topics, campaigns.on_record)
-        await self.log.follow(held.holds.topics, held.holds.on_record)
-        leads = Leads(epoch)
-        return Dispatch(campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks, held)
+        if tails is None:
+            await self.log.follow(campaigns.topics, campaigns.on_record)
+            await self.log.follow(held.holds.topics, held.holds.on_record)
+        leads, tails = Leads(epoch), tails or self.log
+        return Dispatch(campaigns, releases, ahead, grants, leads, tails, self.log, TOPICS, self.clock, ticks, held)
 
     async def settle(self, leader: Dispatch, epoch: int = 1) -> None:
         """Looks several times, with everything counted in between."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.teeth import facing_across, facing_in, facing_out, ground, later, local_times
+from tests.teeth import facing_across, facing_in, facing_out, ground, held, later, local_times
 from tests.teeth.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
@@ -10,6 +10,7 @@ PATCHES: tuple[Patch, ...] = (
     *facing_across.PATCHES,
     *facing_out.PATCHES,
     *ground.PATCHES,
+    *held.PATCHES,
     *later.PATCHES,
     *local_times.PATCHES,
 )

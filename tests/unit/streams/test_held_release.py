@@ -1,7 +1,9 @@
 """Goal: what waits in hold goes when it is due, once, at the pace of the lanes, or ends; and the counts close."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from schemas.messages import (
 )
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.reasons import Reason
-from schemas.records import Outgoing
+from schemas.records import Outgoing, Placed, Record, TopicView
 from streams.dispatch import Dispatch
 from streams.lanes import Window
 from tests.doubles import campaigns as accepted
@@ -91,6 +93,38 @@ async def order(road: CampaignRoad, wanted: CampaignOrder) -> None:
     control = CampaignControl("default", "spring", wanted, 0, START_MS)
     key = keys.control_key("default", "spring", wanted).encode()
     await road.log.publish([Outgoing(TOPICS.campaign_control, key, codec.encode(control))])
+
+
+class Lagging:
+    """Tails whose view of hold has met all but the tombstones when it is first asked whether it has caught up."""
+
+    def __init__(self, road: CampaignRoad) -> None:
+        self._road = road
+        self._later: list[Callable[[], None]] = []
+        self._is_read = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
+        if TOPICS.hold not in topics:
+            return await self._road.log.follow(topics, on_record)
+        for record in self._road.log.records(*topics):
+            if record.value is None:
+                self._later.append(partial(on_record, record))
+            else:
+                on_record(record)
+        return self
+
+    async def caught_up(self) -> None:
+        self.asked.set()
+        await self._is_read.wait()
+
+    async def seen(self, topic: str, placed: Placed) -> None:
+        await self._is_read.wait()
+
+    def read_on(self) -> None:
+        for deliver in self._later:
+            deliver()
+        self._is_read.set()
 
 
 def let_go(road: CampaignRoad, hop: int = 1) -> list[tuple[int, tuple[int, ...]]]:
@@ -263,6 +297,26 @@ async def test_what_was_let_go_does_not_come_again_with_the_next_leader(road: Ca
     await leader.look(1)
     await (await road.leader(epoch=2)).look(2)
     assert len(let_go(road)) == 1
+
+
+async def test_a_leader_lets_nothing_go_before_it_has_read_all_of_hold(road: CampaignRoad) -> None:
+    leader = await held_campaign(road, pages=1)
+    road.clock.advance(HOUR_MS)
+    await leader.look(1)
+    tails = Lagging(road)
+    successor = await road.leader(epoch=2, tails=tails)
+    running = asyncio.create_task(successor.run())
+    async with asyncio.timeout(10):
+        await tails.asked.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    tails.read_on()
+    await successor.followed.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    successor.stop()
+    await running
+    assert len(let_go(road)) == 1, "what was let go before it led has a tombstone"
 
 
 async def test_put_off_again_it_goes_once_more_under_its_next_hop(road: CampaignRoad) -> None:

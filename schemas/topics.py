@@ -111,6 +111,14 @@ class Topics:
     def tiers(self) -> tuple[str, ...]:
         return tuple(self.tier(c, p, wait) for c in Channel for p in Priority for wait in TIERS)
 
+    def tiers_of_lanes(self) -> dict[str, tuple[str, ...]]:
+        """Lane -> its tiers."""
+        return {
+            self.lane(channel, priority): tuple(self.tier(channel, priority, wait) for wait in TIERS)
+            for channel in Channel
+            for priority in Priority
+        }
+
     def group(self, role: str) -> str:
         """Consumer group of a process, e.g. "route requests", "work push.bulk", "forward", "status".
 

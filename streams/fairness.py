@@ -8,7 +8,8 @@ several lanes waits where it is furthest ahead. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -38,7 +39,17 @@ class Turns:
 
     def next(self, waiting: Mapping[str, Flow]) -> str | None:
         """The flow that goes next; None when none waits. Among equals: who went longest ago."""
-        return min(waiting, key=lambda name: self._rank(name, waiting[name]), default=None)
+        scopes = [(lane, name, flow.tenant) for name, flow in waiting.items() for lane in flow.lanes]
+        tenants = self._tenants.leads(((lane,), tenant) for lane, _, tenant in scopes)
+        flows = self._flows.leads(((lane, tenant), name) for lane, name, tenant in scopes)
+
+        def rank(name: str) -> tuple[float, float, int, str]:
+            flow = waiting[name]
+            tenant_lead = max(tenants[(lane,), flow.tenant] for lane in flow.lanes)
+            flow_lead = max(flows[(lane, flow.tenant), name] for lane in flow.lanes)
+            return tenant_lead, flow_lead, self._served.get(name, 0), name
+
+        return min(waiting, key=rank, default=None)
 
     def pay(self, name: str, flow: Flow, cost: float) -> None:
         """This flow has let a piece of this cost go, into each of its lanes."""
@@ -48,24 +59,28 @@ class Turns:
             self._tenants.pay((lane,), flow.tenant, cost / self._weights.get(flow.tenant, 1.0))
             self._flows.pay((lane, flow.tenant), name, cost / flow.weight)
 
-    def _rank(self, name: str, flow: Flow) -> tuple[float, float, int, str]:
-        tenant_lead = max(self._tenants.lead((lane,), flow.tenant) for lane in flow.lanes)
-        flow_lead = max(self._flows.lead((lane, flow.tenant), name) for lane in flow.lanes)
-        return tenant_lead, flow_lead, self._served.get(name, 0), name
+
+Scope = tuple[str, ...]
+"""What is shared: a lane; what a tenant has of a lane."""
 
 
 class _Level:
-    """The virtual times of several scopes (a lane; a lane and a tenant), and who is how far in each."""
+    """The virtual times of several scopes, and who is how far in each."""
 
     def __init__(self) -> None:
-        self._now: dict[tuple[str, ...], float] = {}
-        self._ends: dict[tuple[tuple[str, ...], str], float] = {}
+        self._now: dict[Scope, float] = {}
+        self._ends: dict[tuple[Scope, str], float] = {}
 
-    def lead(self, scope: tuple[str, ...], name: str) -> float:
-        """How far ahead of the scope's time it is; whoever fell behind counts as being there."""
-        return max(0.0, self._ends.get((scope, name), 0.0) - self._now.get(scope, 0.0))
+    def leads(self, waiting: Iterable[tuple[Scope, str]]) -> dict[tuple[Scope, str], float]:
+        """How far each is ahead of those who wait in its scope; whoever fell behind counts as being there."""
+        ends = {(scope, name): self._ends.get((scope, name), 0.0) for scope, name in waiting}
+        least: dict[Scope, float] = {}
+        for (scope, _), end in ends.items():
+            least[scope] = min(end, least.get(scope, math.inf))
+        behind = {scope: max(end, self._now.get(scope, 0.0)) for scope, end in least.items()}
+        return {(scope, name): max(0.0, end - behind[scope]) for (scope, name), end in ends.items()}
 
-    def pay(self, scope: tuple[str, ...], name: str, stretch: float) -> None:
+    def pay(self, scope: Scope, name: str, stretch: float) -> None:
         now = self._now.get(scope, 0.0)
         begins = max(now, self._ends.get((scope, name), 0.0))
         self._now[scope], self._ends[scope, name] = begins, begins + stretch

@@ -23,14 +23,18 @@ LARGEST_PIECE = 250
 class Window:
     """share: the part of a provider's rate that bulk may use. least_s, most_s: seconds of it kept in a bulk lane.
 
-    piece_s: a piece is at most so many seconds of the slowest lane that it fills: in ten seconds a campaign of a sixth
-    of the weight has more than ten turns.
+    piece_s: a piece is at most so many seconds of the slowest lane that it fills: in ten seconds a campaign with a
+    twelfth of the weight has more than ten turns.
     """
 
     share: float = 0.7
     least_s: float = 2.0
     most_s: float = 5.0
-    piece_s: float = 0.1
+    piece_s: float = 0.075
+
+    def rate(self, provider_rate_per_s: float, priority: Priority) -> float:
+        """What campaigns and bulk singles may send in a second; in transactional lanes half of the reserve."""
+        return provider_rate_per_s * (self.share if priority is Priority.BULK else (1 - self.share) / 2)
 
     def piece(self, rates_per_s: Collection[float]) -> int:
         """How many go at most in one turn, where these rates are to be kept."""
@@ -84,7 +88,7 @@ def bulk_lane(name: str, provider_rate_per_s: float, lying: float, coming: float
     provider_rate_per_s: of the channel's usable providers; 0: nothing may be let go. What is coming counts for at
     most what the lane should hold.
     """
-    rate = provider_rate_per_s * window.share
+    rate = window.rate(provider_rate_per_s, Priority.BULK)
     return Lane(name, rate, lying + min(coming, window.most_s * rate), window.least_s, window.most_s)
 
 
@@ -97,7 +101,7 @@ def transactional_lane(
     window: Window = DEFAULT,
 ) -> Lane:
     """The same of a transactional lane, for campaigns: singles keep the other half of what bulk may not use."""
-    rate = provider_rate_per_s * (1 - window.share) / 2
+    rate = window.rate(provider_rate_per_s, Priority.TRANSACTIONAL)
     backlog = lying + min(coming, TRANSACTIONAL_MOST_S * rate)
     return Lane(name, rate, backlog, TRANSACTIONAL_MOST_S / 2, TRANSACTIONAL_MOST_S, pace)
 

@@ -180,7 +180,7 @@ class Releases:
         wishes: Wishes,
     ) -> dict[str, lanes.Lane]:
         """These lanes (name -> its channel) as they are now."""
-        lying = await self._backlog.lying({lane: rates[channel] for lane, channel in channels.items()})
+        lying = await self._backlog.lying({lane: self._rate_of(lane, rates[c]) for lane, c in channels.items()})
         coming = await self._coming(running, rates)
         for (_, lane), wish in wishes.items():
             coming[lane] = coming.get(lane, 0.0) + wish.tokens
@@ -188,6 +188,10 @@ class Releases:
             lane: self._lane(lane, rates[channel], lying[lane], coming.get(lane, 0.0))
             for lane, channel in channels.items()
         }
+
+    def _rate_of(self, lane: str, provider_rate_per_s: float) -> float:
+        priority = Priority.BULK if lane in self._bulk_lanes else Priority.TRANSACTIONAL
+        return self._window.rate(provider_rate_per_s, priority)
 
     def _lane(self, name: str, rate_per_s: float, lying: float, coming: float) -> lanes.Lane:
         if name in self._bulk_lanes:

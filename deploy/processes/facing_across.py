@@ -14,7 +14,7 @@ from producers import requests
 from producers.callbacks import http_provider
 from retry_topics.dead_letters import DeadLetters
 from schemas.gaps import Gap
-from schemas.messages import Channel, NotificationRequested, Priority
+from schemas.messages import NotificationRequested, Priority
 from streams.backlog import Backlog
 from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
@@ -101,15 +101,11 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
         ahead = ReadAhead(pages)
         letting_go = LettingGo(Holds(ground.topics), reader, pages, ground.topics, await shared.reads(ground))
         grants = Grants(ground.trips("grants"))
-        lanes = {
-            ground.topics.lane(c, p): ground.broker.partitions[ground.topics.lane(c, p)]
-            for c in Channel
-            for p in Priority
-        }
+        tiers = ground.topics.tiers_of_lanes()
         releases = Releases(
             ground.policies,
             ahead,
-            Backlog(reader, ground.trips("backlog"), lanes, ground.clock),
+            Backlog(reader, ground.trips("backlog"), ground.broker.partitions, ground.clock, tiers),
             grants,
             senders.ProviderRates(ground).usable,
             ground.topics,

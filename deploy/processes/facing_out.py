@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from consumers.loop.deferred import DeferredOptions
 from consumers.loop.handout import HandoutOptions
+from consumers.progress import ProgressWriter
 from deploy import ground as grounds
 from deploy import senders
 from deploy.engines import FAST_MS, GATHER_FAST_S, engine, run, together
@@ -29,17 +30,15 @@ async def forward(settings: Settings, gap: Gap | None = None) -> None:
     """Waiting rooms back to lanes, when due."""
     tiers = settings.tiers.by_name_ms()
     async with grounds.watched(settings, gap) as ground:
-        await run(
+        loop = engine(
             ground,
-            engine(
-                ground,
-                "forward",
-                Forwarder(ground.topics, ground.clock, tiers),
-                ground.publisher(FAST_MS),
-                gather_s=GATHER_FAST_S,
-                handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics, tiers)),
-                deferred=DeferredOptions(records=200_000),
-                reader=ground.log_reader(),
-                park=DeadLetters(ground.topics, ground.clock).parked_delivery,
-            ),
+            "forward",
+            Forwarder(ground.topics, ground.clock, tiers),
+            ground.publisher(FAST_MS),
+            gather_s=GATHER_FAST_S,
+            handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics, tiers)),
+            deferred=DeferredOptions(records=200_000),
+            reader=ground.log_reader(),
+            park=DeadLetters(ground.topics, ground.clock).parked_delivery,
         )
+        await run(ground, loop, ProgressWriter(ground.trips("progress"), loop.progress, ground.clock).run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from producers.campaign import Campaign
@@ -28,7 +28,8 @@ class Options:
     each; beyond it the oldest finished ones go.
 
     pace is measured over the last pace_window_ms; without progress for twice that it is zero.
-    catch_up_s: how long an answer may wait for the newest campaigns. open_tries: a broker that elects leaders
+    catch_up_s: how long an answer may wait for the newest campaigns. order_seen_s: how long that to an order may
+    wait until it was read back, far longer than the log takes. open_tries: a broker that elects leaders
     for new topics may refuse the first.
     """
 
@@ -36,6 +37,7 @@ class Options:
     most: int = 10_000
     pace_window_ms: int = 10_000
     catch_up_s: float = 3.0
+    order_seen_s: float = 2.0
     open_tries: int = 10
     open_pause_s: float = 0.5
 
@@ -87,10 +89,16 @@ class CampaignView:
         assert self._view is not None
         await self._view.seen(self._topics.campaign_requests, placed)
 
-    async def seen_order(self, placed: Placed) -> None:
-        """The same of an order."""
+    async def seen_orders(self, placed: Sequence[Placed]) -> bool:
+        """The same of orders; False when they could not be read back in time: they hold all the same."""
         assert self._view is not None
-        await self._view.seen(self._topics.campaign_control, placed)
+        try:
+            async with asyncio.timeout(self._options.order_seen_s):
+                for place in placed:
+                    await self._view.seen(self._topics.campaign_control, place)
+        except TimeoutError:
+            return False
+        return True
 
     def find(self, tenant: str, campaign_id: str) -> Campaign | None:
         """The campaign; None when it was never accepted, or finished too long ago."""

@@ -7,8 +7,8 @@ the same kind: there the last one in the log counts, and a cancel is never undon
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -26,8 +26,6 @@ from schemas.records import Headers, Outgoing
 
 PATH = "/v1/campaigns/{id}"
 BODY_MAX = 1_024
-SEEN_TIMEOUT_S = 2.0
-"""Far longer than the log takes. The order holds all the same; only the answer may then show what was before."""
 
 
 def register(app: web.Application) -> None:
@@ -108,14 +106,12 @@ async def _give(
         if objection:
             raise Refused("", objection, 409)
     placed = await parts.publisher.publish([_record(parts, order, headers) for order in orders])
-    try:
-        async with asyncio.timeout(SEEN_TIMEOUT_S):
-            for place in placed:
-                await parts.campaigns.seen_order(place)
-    except TimeoutError:
-        pass
     for order in orders:
         metrics.CAMPAIGN_ORDERS.labels(campaign.tenant, order.order.value).inc()
+    if not await parts.campaigns.seen_orders(placed):
+        campaign = replace(campaign)
+        for order in orders:
+            campaign.take_order(order)
     return bodies.answer(campaign_answers.campaign_answer(parts, campaign), 202)
 
 

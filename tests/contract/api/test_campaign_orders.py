@@ -189,6 +189,18 @@ async def test_an_order_goes_through_although_the_other_topics_cannot_be_read_to
         await ordered(slow, f"{PATH}/nobody", "pause", 503)
 
 
+async def test_an_order_that_is_not_read_back_in_time_is_answered_as_it_holds(
+    api: Api, client: Client, spring: str
+) -> None:
+    view = CampaignView(api.topics, api.clock, Options(order_seen_s=0.05))
+    await view.open(BlindLog(api.log))
+    async with TestClient(TestServer(build_app(replace(api.parts, campaigns=view)))) as blind:
+        assert (await ordered(blind, spring, "pause"))["status"] == "paused"
+        told = await (await blind.patch(spring, json={"weight": 9})).json()
+        assert told["weight"] == 9
+    assert (await (await client.get(spring)).json())["status"] == "paused"
+
+
 async def test_operators_and_campaign_owners_may_steer_and_only_their_own_tenants() -> None:
     api = Api(topics=Topics(tenants=("red", "blue")))
     scopes = {"o": Scope.OPERATE, "c": Scope.CAMPAIGNS, "s": Scope.SEND, "r": Scope.READ}
@@ -237,6 +249,13 @@ class DeafLog:
 
     async def seen(self, topic: str, placed: Placed) -> None:
         return None
+
+
+class BlindLog(DeafLog):
+    """As DeafLog; what is waited for never comes."""
+
+    async def seen(self, topic: str, placed: Placed) -> None:
+        await asyncio.Event().wait()
 
 
 class SlowLog:

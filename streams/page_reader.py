@@ -84,10 +84,14 @@ class _Ahead:
 
 
 class ReadAhead:
-    """The next page of each campaign that releases pages, from its cursor on."""
+    """The next page of each campaign that releases pages, from its cursor on.
 
-    def __init__(self, reader: PageReader) -> None:
+    most_bytes: of pages read ahead, all campaigns together, beyond one page for each.
+    """
+
+    def __init__(self, reader: PageReader, most_bytes: int = AHEAD_BYTES) -> None:
         self._reader = reader
+        self._most_bytes = most_bytes
         self._ahead: dict[str, _Ahead] = {}
         self._sharing = 1
 
@@ -139,7 +143,7 @@ class ReadAhead:
             cursor = campaign.cursor
             start, taken = (cursor.next_offset, cursor.next_slot) if cursor is not None else (request.first_offset, 0)
             ahead = self._ahead[campaign.key] = _Ahead(deque(), campaign.next_page, start, taken)
-        most_bytes = AHEAD_BYTES // self._sharing
+        most_bytes = self._most_bytes // self._sharing
         while not ahead.pages and ahead.next_offset <= request.last_offset:
             pages, ahead.next_offset = await self._reader.read(request, ahead.next_page, ahead.next_offset, most_bytes)
             ahead.pages.extend(pages)

@@ -35,6 +35,8 @@ ProviderRate = Callable[[Channel], Awaitable[float]]
 """Sends per second of a channel's usable providers; 0 while there is none. For inapp a nominal rate."""
 PAGES_A_LOOK = 256
 BYTES_A_LOOK = 8_000_000
+LOOK_S = 1.0
+"""So long a look may take: what it chose waits for its end. A hundred campaigns that begin at once are read longer."""
 GRANTS = "grants "
 """Names the flow of a tenant's bulk singles; a campaign's key never holds a space."""
 HELD = "held "
@@ -271,7 +273,7 @@ class Releases:
         """
         now_s = self._clock.steady_s()
         full: set[str] = set()
-        while not released.is_full:
+        while not released.is_full and self._clock.steady_s() - now_s < LOOK_S:
             waiting = {
                 name: source.flow
                 for name, source in sources.items()

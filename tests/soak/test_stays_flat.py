@@ -32,6 +32,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.mark.timeout(3_600)
 async def test_two_hundred_rebalances_under_load_leave_memory_tasks_and_files_as_they_were(world: World) -> None:
+    """K23."""
     async with loaded(world) as started:
         await world.until_finished(await _first_of(world, started), within_s=300)
         before = await footprint.of(world)

@@ -186,6 +186,7 @@ async def test_a_second_process_on_the_same_folder_refuses_to_start(bench: Bench
 
 
 async def test_records_that_expired_unread_stop_the_process_instead_of_being_jumped_over(bench: Bench) -> None:
+    """K26."""
     row = keys.recipient_address("spring", 0, 0)
     await bench.write([batch(row.row, [planned("email")])])
     process = await bench.start()

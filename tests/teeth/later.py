@@ -93,6 +93,15 @@ PATCHES = (
         suffers="A repeat after a crash and a long pause is not counted as one.",
     ),
     Patch(
+        name="lets what went yesterday out of hold again",
+        promise=9,
+        file="streams/went_before.py",
+        old="> CLAIMED_FOR_MS",
+        new="> 10**15",
+        test="tests/unit/streams/test_went_before.py::test_what_was_called_or_has_ended_is_only_buried",
+        suffers="After a day without a leader people get their reminders of yesterday a second time.",
+    ),
+    Patch(
         name="cuts a long wait to the longest tier",
         promise=8,
         file="retry_topics/ladder.py",

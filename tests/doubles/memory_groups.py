@@ -91,6 +91,10 @@ class MemoryGroups:
     def names(self) -> list[str]:
         return list(self._groups)
 
+    def offsets(self, group: str) -> Mapping[Place, Committed]:
+        """What was committed."""
+        return self._groups[group].offsets
+
     def rebalance(self, group: str) -> None:
         """Partitions move among the members that are there."""
         self._groups[group].assign(afresh=True)

@@ -7,20 +7,18 @@ at what the public was told; never at what a process believes of itself.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from schemas import keys, slots, states
 from schemas.counts import Vector
 from schemas.keys import Address
-from schemas.messages import DeliveryState
-from schemas.slots import EMPTY, NOTHING, Slot
-from tests.simulation.deployment import Deployment
-from tests.simulation.site import IDS, Site
-from tests.simulation.truth import Truth
-from tests.simulation.vendor import Asked, fastest_second
-from tests.simulation.workload import TENANT, Campaign, Story
+from schemas.messages import Channel, DeliveryState
+from schemas.slots import NOTHING, Slot
+from tests.simulation import pace, stops
+from tests.simulation.happened import Happened, places
+from tests.simulation.site import IDS, TOPICS
+from tests.simulation.workload import TENANT
 
 CALLED = frozenset({"sent", "delivered", "undelivered", "bounced", "complained", "unconfirmed"})
 ACCEPTED = frozenset({"sent", "delivered", "undelivered", "bounced", "complained"})
@@ -34,43 +32,9 @@ RANKS = {
 """A status may go to one of the same or a higher rank: late and repeated reports only add to what is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """All that is known once a run has ended."""
-
-    site: Site
-    story: Story
-    truth: Truth
-    deployment: Deployment
-
-    def asked(self) -> Iterator[Asked]:
-        for vendor in self.site.vendors.values():
-            yield from vendor.asked
-
-    def slot(self, address: Address) -> Slot:
-        return self.truth.slots.get((address.row, address.slot), EMPTY)
-
-
 def broken(happened: Happened) -> list[str]:
     """Every promise that was broken, in words."""
-    checkers = (
-        nobody_lost,
-        counts_exact,
-        once,
-        told_what_happened,
-        public_is_true,
-        only_forward,
-        rate_kept,
-        no_surprise,
-    )
-    return [f"{checker.__name__}: {text}" for checker in checkers for text in checker(happened)]
-
-
-def places(campaign: Campaign) -> Iterator[tuple[Address, str]]:
-    """Where each recipient's status lives, and who it is."""
-    for position, user_id in enumerate(campaign.users):
-        page, slot = divmod(position, campaign.page_size)
-        yield keys.recipient_address(campaign.id, page, slot), user_id
+    return [f"{checker.__name__}: {text}" for checker in CHECKERS for text in checker(happened)]
 
 
 def nobody_lost(happened: Happened) -> Iterator[str]:
@@ -111,11 +75,9 @@ def once(happened: Happened) -> Iterator[str]:
     for asked in happened.asked():
         if asked.accepted:
             accepted[asked.call.delivery_key] += 1
-            address = _address(asked)
-            where[asked.call.delivery_key].add(address)
-            name = _name(asked)
-            slot = happened.slot(address)
-            if name not in slots.counted(slot):
+            where[asked.call.delivery_key].add(asked.address)
+            slot = happened.slot(asked.address)
+            if asked.name not in slots.counted(slot):
                 yield f"{asked.call.delivery_key} was sent outside its plan: {slot}"
     for key, count in accepted.items():
         name = key.rpartition(":")[2]
@@ -126,7 +88,7 @@ def once(happened: Happened) -> Iterator[str]:
 
 def told_what_happened(happened: Happened) -> Iterator[str]:
     """A delivery is told as sent exactly when a provider accepted it; where that is in doubt, the doubt is counted."""
-    accepted = {(_address(asked), _name(asked)) for asked in happened.asked() if asked.accepted}
+    accepted = {(asked.address, asked.name) for asked in happened.asked() if asked.accepted}
     for (row, number), slot in happened.truth.slots.items():
         for name, parts in slots.visible(slot):
             state = states.shown(parts).state
@@ -160,13 +122,6 @@ def only_forward(happened: Happened) -> Iterator[str]:
                 yield f"{delivery_id} went from {before.state} back to {after.state}"
 
 
-def rate_kept(happened: Happened) -> Iterator[str]:
-    for vendor in happened.site.vendors.values():
-        most = fastest_second(vendor.asked)
-        if most > vendor.rate.per_s + vendor.rate.burst:
-            yield f"{vendor.name} was called {most} times within a second, with {vendor.rate}"
-
-
 def no_surprise(happened: Happened) -> Iterator[str]:
     """No process died of anything but a crash, and no task of one failed unheard."""
     for name, error in happened.deployment.deaths:
@@ -175,14 +130,29 @@ def no_surprise(happened: Happened) -> Iterator[str]:
         yield f"in {name}, unheard: {what!r}"
 
 
-def _address(asked: Asked) -> Address:
-    found = IDS.address(TENANT, asked.call.notification_id)
-    assert found is not None, "an id that is not ours"
-    return found
+def poison_parked(happened: Happened) -> Iterator[str]:
+    """What nobody can read lies byte for byte in a dead letter topic."""
+    parked = {record.value for record in happened.site.log.records(*_DEAD_LETTERS)}
+    for topic, value in happened.poison:
+        if value not in parked:
+            yield f"the poison of {topic} was parked nowhere"
 
 
-def _name(asked: Asked) -> str:
-    return asked.call.delivery_key.rpartition(":")[2]
+_DEAD_LETTERS = (*map(TOPICS.dlq, Channel), TOPICS.requests_dlq, TOPICS.internal_dlq)
+CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
+    nobody_lost,
+    counts_exact,
+    once,
+    told_what_happened,
+    public_is_true,
+    only_forward,
+    no_surprise,
+    poison_parked,
+    stops.stopped,
+    pace.rate_kept,
+    pace.transactional_first,
+    pace.small_ones_too,
+)
 
 
 def _doubled(slot: Slot, name: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 
 from schemas.errors import Transient
 from tests.simulation.loop import Process
@@ -35,11 +34,12 @@ class Deployment:
     def names(self) -> list[str]:
         return list(self._running)
 
-    def living(self) -> Iterator[Process]:
-        return (process for process in self._running.values() if process.alive)
-
     def kill(self, name: str) -> None:
         self._running[name].die()
+
+    def kill_all(self) -> None:
+        for process in list(self._running.values()):
+            process.die()
 
     def kill_soon(self, name: str, after_steps: int) -> None:
         """After so many more steps of it."""

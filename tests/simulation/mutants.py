@@ -26,9 +26,10 @@ Mutant = Callable[[], AbstractContextManager[object]]
 
 def claim_taken_by_all() -> AbstractContextManager[object]:
     """A running lease keeps nobody from calling."""
+    known = claims.judge
 
     def judge(entry: Entry | None, bid: Bid, now_ms: int) -> Answer:
-        found = claims.judge(entry, bid, now_ms)
+        found = known(entry, bid, now_ms)
         return Answer.CLAIMED if found is Answer.SENDING else found
 
     return _both(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from retry_topics import forwarder
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
-from schemas.errors import Poison
+from schemas.errors import Poison, StoreDown
 from schemas.messages import Channel, NotificationRequested, Priority, ReleasedPage
 from schemas.records import Handler, LogReader, Record
 from schemas.trips import Epoch, Trip, asked
@@ -73,6 +74,7 @@ from tests.simulation.standins import GroupLeadership, Pages, StatusMember
 from tests.simulation.vendor import Client
 
 SERVED = frozenset(PROVIDERS)
+PROGRESS_S, LOOK_S = 0.5, 0.5
 WINDOW = Window(least_s=1.0, most_s=2.5)
 Role = Callable[["Ground"], Coroutine[Any, Any, None]]
 
@@ -247,7 +249,7 @@ async def dispatch(ground: Ground) -> None:
         clock,
         Ticks(producer, TOPICS, PARTITIONS, clock),
         HeldRelease(campaigns, letting_go, producer, TOPICS, clock, ground.gap),
-        DispatchOptions(look_every_s=0.4),
+        DispatchOptions(look_every_s=LOOK_S),
         gap=ground.gap,
     )
     await work.run()
@@ -266,7 +268,7 @@ async def work(ground: Ground, channel: Channel, priority: Priority) -> None:
         handout=HandoutOptions(batch=50, in_flight=300),
     )
     progress = ProgressWriter(ground.trips, loop.progress, ground.clock)
-    await _first_to_fail(loop.run(), progress.run(), worker.watched())
+    await _first_to_fail(loop.run(), _tell_progress(progress), worker.watched())
 
 
 def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Controls) -> LaneWorker:
@@ -371,6 +373,14 @@ async def _usable(ground: Ground, channel: Channel) -> float:
     (reply,) = await asked(ground.trips, seat.ask)
     is_open = seat.read(reply, ground.clock.now_ms()).gate is Gate.OPEN
     return 0.0 if is_open else vendor.rate.per_s
+
+
+async def _tell_progress(writer: ProgressWriter) -> None:
+    """As its own loop, less often."""
+    while True:
+        with contextlib.suppress(StoreDown):
+            await writer.write()
+        await asyncio.sleep(PROGRESS_S)
 
 
 async def _first_to_fail(*parts: Awaitable[None]) -> None:

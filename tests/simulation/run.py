@@ -6,23 +6,27 @@ import asyncio
 import gc
 import hashlib
 import random
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from consumers.limits import Rate
 from schemas.messages import Channel
 from schemas.records import Record
 from tests.simulation import checkers, faults, workload
-from tests.simulation.checkers import Happened
 from tests.simulation.deployment import Deployment
-from tests.simulation.faults import Trouble
+from tests.simulation.faults import Trouble, Window
+from tests.simulation.happened import Happened, places
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.site import TOPICS, Site
 from tests.simulation.truth import Truth
 
 PATIENCE_S = 240.0
 """Nothing may take longer once all faults are over: leases, sessions and tiers are seconds."""
-QUIET_S = 6.0
+QUIET_S = 3.0
 """For the last counts to be told."""
+REPLAYED = 0.25
+"""Share of the runs at whose end everything is read again."""
+REPLAY_S = 12.0
 
 
 @dataclass
@@ -31,11 +35,15 @@ class Result:
 
     seed: int
     recipients: int = 0
-    faults: list[tuple[float, str]] = field(default_factory=list)
+    faults: list[Window] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     took_s: float = 0.0
     calls: int = 0
     trace: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """For a machine."""
+        return {**asdict(self), "faults": [[w.began_s, w.ended_s, w.struck.text] for w in self.faults]}
 
 
 def run(seed: int) -> Result:
@@ -63,27 +71,40 @@ class _Run:
         rng, loop = self._rng, self._loop
         site = Site(loop, random.Random(rng.random()), _rates(rng))
         story = workload.drawn(rng)
-        expected = {one.id: [address for address, _ in checkers.places(one)] for one in story.campaigns}
-        truth, deployment = Truth(site.log, expected), Deployment(site)
-        happened = Happened(site, story, truth, deployment)
+        expected = {one.id: [address for address, _ in places(one)] for one in story.campaigns}
+        deployment = Deployment(site)
+        trouble = Trouble(site, deployment, random.Random(rng.random()))
+        truth = Truth(site.log, expected)
+        happened = Happened(site, story, truth, deployment, self.result.faults, trouble.poison)
         self._watch(site)
         deployment.start_all()
-        await asyncio.gather(
-            workload.tell(site, story),
-            faults.all_of_them(Trouble(site, deployment, random.Random(rng.random())), self.result.faults),
-        )
+        await asyncio.gather(workload.tell(site, story), faults.all_of_them(trouble, self.result.faults))
         await self._until_all_is_done(happened)
         await asyncio.sleep(QUIET_S)
+        if rng.random() < REPLAYED:
+            await self._replay(happened)
         self._judge(happened)
+
+    async def _replay(self, happened: Happened) -> None:
+        """Everything is read a second time, and nothing comes of it."""
+        groups = happened.site.groups
+        calls = sum(1 for _ in happened.asked())
+        happened.deployment.kill_all()
+        for name in groups.names():
+            groups.rewind(name)
+        await asyncio.sleep(REPLAY_S)
+        more = sum(1 for _ in happened.asked()) - calls
+        if more:
+            self.result.broken.append(f"replay: {more} calls were made again")
 
     async def _until_all_is_done(self, happened: Happened) -> None:
         end_s = self._loop.time() + PATIENCE_S
-        while self._loop.time() < end_s and not _is_done(happened):
+        while self._loop.time() < end_s and not _is_done(happened):  # noqa: ASYNC110 - virtual seconds cost nothing
             await asyncio.sleep(1.0)
 
     def _judge(self, happened: Happened) -> None:
         result = self.result
-        result.broken = checkers.broken(happened)
+        result.broken += checkers.broken(happened)
         result.recipients = happened.story.recipients
         result.took_s = self._loop.time()
         result.calls = sum(1 for _ in happened.asked())

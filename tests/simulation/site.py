@@ -12,7 +12,6 @@ from consumers.claims import Bid, Entry
 from consumers.limits import Rate
 from consumers.render import Renderer
 from retry_topics.ladder import LadderOptions
-from schemas import keys
 from schemas.messages import Channel
 from schemas.policies import MessageClass, OnUnknown, Policies, TemplatePolicy
 from schemas.topics import Topics
@@ -24,11 +23,11 @@ from tests.doubles.memory_rows import MemoryRows
 from tests.doubles.sender_bench import MemoryPeople
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network, WorldClock
-from tests.simulation.vendor import Vendor
+from tests.simulation.vendor import IDS, Vendor
 
 PARTITIONS = 2
 TOPICS = Topics()
-IDS = keys.Ids(b"a secret of the simulation")
+__all__ = ["IDS"]
 LEASE_S, DEADLINE_S, MARGIN_S = 8.0, 2.0, 1.0
 SESSION_S = 4.0
 TIERS = {"10s": 1_500, "1m": 5_000, "10m": 15_000}

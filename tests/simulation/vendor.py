@@ -16,7 +16,7 @@ import orjson
 
 from consumers.limits import Rate
 from consumers.providers.contract import Call
-from schemas import codec
+from schemas import codec, keys
 from schemas.messages import RawCallback
 from schemas.outcomes import Kind, Outcome
 from schemas.records import Outgoing
@@ -24,6 +24,8 @@ from schemas.topics import Topics
 from tests.doubles.manual_clock import START_MS
 from tests.simulation.loop import Process, current
 from tests.simulation.network import Network
+
+IDS = keys.Ids(b"a secret of the simulation")
 
 
 class Asked(NamedTuple):
@@ -33,6 +35,18 @@ class Asked(NamedTuple):
     process: str
     call: Call
     accepted: bool
+
+    @property
+    def address(self) -> keys.Address:
+        """Where its status lives."""
+        found = IDS.address(self.call.tenant, self.call.notification_id)
+        assert found is not None, "an id that is not ours"
+        return found
+
+    @property
+    def name(self) -> str:
+        """Of the delivery, inside its slot."""
+        return self.call.delivery_key.rpartition(":")[2]
 
 
 @dataclass(slots=True)
@@ -103,7 +117,7 @@ class Vendor:
             told.append("complained")
         told += [again for again in told if self.rng.random() < 0.1]
         for one in told:
-            late_s = self.rng.uniform(0.01, 1.0) if self.rng.random() < 0.8 else self.rng.uniform(1.0, 15.0)
+            late_s = self.rng.uniform(0.01, 1.0) if self.rng.random() < 0.8 else self.rng.uniform(1.0, 8.0)
             report = {"type": one, "reference": asked.call.reference, "id": provider_id}
             self.reports_to_come += 1
             self.network.in_world(late_s, self._post, orjson.dumps(report), provider_id)
@@ -148,14 +162,3 @@ class Client:
 def _answer(answered: asyncio.Future[Outcome], outcome: Outcome) -> None:
     if not answered.done():
         answered.set_result(outcome)
-
-
-def fastest_second(asked: list[Asked]) -> int:
-    """The most calls that began within any one second."""
-    times = sorted(one.began_s for one in asked)
-    most = first = 0
-    for last, began_s in enumerate(times):
-        while began_s - times[first] >= 1.0:
-            first += 1
-        most = max(most, last - first + 1)
-    return most

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from schemas import codec, keys
-from schemas.messages import NotificationRequested, Priority
+from schemas.messages import CampaignControl, CampaignOrder, NotificationRequested, Priority
 from schemas.records import Outgoing
 from schemas.stores import Profile
 from tests.doubles import campaigns
 from tests.simulation.site import POLICIES, TOPICS, Site
 
 TENANT = "default"
+PEOPLE = 90
 CAMPAIGN_TEMPLATES = ("news", "alert", "both", "once", "news")
-EXPIRES_MS = 3_600_000
+LONG_MS, SHORT_MS = 3_600_000, 9_000
+MARKETING = ("email", "marketing")
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """users: in order of their places, repeats included. starts_s: when it is accepted."""
+    """users: in order of their places, repeats included. starts_s: when it is accepted; orders: (when, what)."""
 
     id: str
     template: str
@@ -28,30 +31,55 @@ class Campaign:
     page_size: int
     weight: int
     starts_s: float
+    lives_ms: int
+    orders: tuple[tuple[float, CampaignOrder], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
+    """cancelled_s: when its caller takes it back; 0: never. asked_twice: the same request is accepted a second time."""
+
     event_id: str
     user_id: str
     template: str
     priority: str
     starts_s: float
+    lives_ms: int
+    cancelled_s: float
+    asked_twice: bool
 
     @property
     def lane_priority(self) -> Priority:
         return POLICIES[self.template].priority(self.priority)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of one person at one moment: an opt-out from marketing by email, or another phone (none, or a new one)."""
+
+    at_s: float
+    user_id: str
+    is_opt_out: bool
+
+
 @dataclass
 class Story:
-    """addresses: where the singles were accepted: (event id, address), in order. asked_ms: campaign -> accepted at."""
+    """What happens, and then when each thing was answered, in seconds of the run.
+
+    addresses: (single, where it was accepted, when). opted_out: user -> when; cancelled: event id -> when; ordered:
+    (campaign, order) -> when; expires_ms: campaign or event id -> when on the wall clock.
+    """
 
     people: dict[str, Profile]
     campaigns: tuple[Campaign, ...]
     singles: tuple[Single, ...]
+    changes: tuple[Change, ...]
     addresses: list[tuple[Single, keys.Address, float]] = field(default_factory=list)
-    accepted: dict[str, int] = field(default_factory=dict)
+    opted_out: dict[str, float] = field(default_factory=dict)
+    cancelled: dict[str, float] = field(default_factory=dict)
+    ordered: dict[tuple[str, CampaignOrder], float] = field(default_factory=dict)
+    accepted_s: dict[str, float] = field(default_factory=dict)
+    expires_ms: dict[str, int] = field(default_factory=dict)
 
     @property
     def recipients(self) -> int:
@@ -59,54 +87,93 @@ class Story:
 
 
 def drawn(rng: random.Random) -> Story:
-    people = {f"u{number}": _person(rng, number) for number in range(90)}
+    people = {f"u{number}": _person(rng, number) for number in range(PEOPLE)}
     users = list(people)
     sizes = [rng.randint(90, 110), rng.randint(60, 70), rng.randint(50, 60)]
     stories = tuple(_campaign(rng, f"c{number}", users, size) for number, size in enumerate(sizes))
     singles = tuple(_single(rng, f"e{number}", users) for number in range(30))
-    return Story(people, stories, singles)
+    changes = tuple(Change(rng.uniform(1.0, 15.0), rng.choice(users), rng.random() < 0.5) for _ in range(12))
+    return Story(people, stories, singles, changes)
 
 
 def _person(rng: random.Random, number: int) -> Profile:
     email = f"u{number}@example.org" if rng.random() < 0.95 else ""
     phone = f"+4930{number:06}" if rng.random() < 0.8 else ""
-    opt_outs = frozenset({("email", "marketing")}) if rng.random() < 0.05 else frozenset()
+    opt_outs = frozenset({MARKETING}) if rng.random() < 0.05 else frozenset()
     return Profile(1, email=email, phone=phone, locale="en", opt_outs=opt_outs)
 
 
 def _campaign(rng: random.Random, name: str, users: list[str], size: int) -> Campaign:
     chosen = rng.sample(users, min(size, len(users)))
     chosen += [rng.choice(chosen) for _ in range(size - len(chosen))]
-    template = rng.choice(CAMPAIGN_TEMPLATES)
-    return Campaign(name, template, tuple(chosen), rng.randint(6, 20), rng.randint(1, 3), rng.uniform(0.5, 6.0))
+    starts_s = rng.uniform(0.5, 6.0)
+    return Campaign(
+        name,
+        rng.choice(CAMPAIGN_TEMPLATES),
+        tuple(chosen),
+        rng.randint(6, 20),
+        rng.randint(1, 3),
+        starts_s,
+        SHORT_MS if rng.random() < 0.1 else LONG_MS,
+        _orders(rng, starts_s),
+    )
+
+
+def _orders(rng: random.Random, starts_s: float) -> tuple[tuple[float, CampaignOrder], ...]:
+    if rng.random() < 0.15:
+        return ((starts_s + rng.uniform(0.5, 8.0), CampaignOrder.CANCELLED),)
+    return ()
 
 
 def _single(rng: random.Random, name: str, users: list[str]) -> Single:
     template = rng.choice(("code", "receipt", "news", "code"))
-    priority = "bulk" if rng.random() < 0.2 else ""
-    return Single(name, rng.choice(users), template, priority, rng.uniform(0.5, 25.0))
+    starts_s = rng.uniform(0.5, 24.0)
+    return Single(
+        name,
+        rng.choice(users),
+        template,
+        "bulk" if rng.random() < 0.2 else "",
+        starts_s,
+        SHORT_MS if rng.random() < 0.1 else LONG_MS,
+        starts_s + rng.uniform(0.0, 3.0) if rng.random() < 0.1 else 0.0,
+        rng.random() < 0.1,
+    )
 
 
 async def tell(site: Site, story: Story) -> None:
-    """Lets it happen; returns once everything has been accepted."""
+    """Lets it happen; returns once everything has been accepted and answered."""
     for user_id, profile in story.people.items():
         site.people.write(user_id, profile)
-    moments: list[tuple[float, Campaign | Single]] = [(one.starts_s, one) for one in story.campaigns]
-    moments += [(one.starts_s, one) for one in story.singles]
-    for starts_s, one in sorted(moments, key=lambda moment: moment[0]):
-        await asyncio.sleep(starts_s - site.loop.time())
-        await site.network.log_there.wait()
-        if isinstance(one, Campaign):
-            await _accept(site, story, one)
-        else:
-            _accept_single(site, story, one)
+    await asyncio.gather(*(_at(site, at_s, act) for at_s, act in _moments(site, story)))
 
 
-async def _accept(site: Site, story: Story, campaign: Campaign) -> None:
+def _moments(site: Site, story: Story) -> list[tuple[float, Callable[[], None]]]:
+    moments: list[tuple[float, Callable[[], None]]] = []
+    for campaign in story.campaigns:
+        moments.append((campaign.starts_s, lambda one=campaign: _accept(site, story, one)))  # type: ignore[misc]
+        for at_s, order in campaign.orders:
+            moments.append((at_s, lambda one=campaign, order=order: _order(site, story, one, order)))  # type: ignore[misc]
+    for single in story.singles:
+        moments.append((single.starts_s, lambda one=single: _accept_single(site, story, one)))  # type: ignore[misc]
+        if single.cancelled_s:
+            moments.append((single.cancelled_s, lambda one=single: _cancel(site, story, one)))  # type: ignore[misc]
+    moments += [(change.at_s, lambda one=change: _change(site, story, one)) for change in story.changes]  # type: ignore[misc]
+    return moments
+
+
+async def _at(site: Site, at_s: float, act: Callable[[], None]) -> None:
+    """The API waits for the log as long as it is away, and answers afterwards."""
+    await asyncio.sleep(at_s)
+    await site.network.log_there.wait()
+    act()
+
+
+def _accept(site: Site, story: Story, campaign: Campaign) -> None:
     now_ms = site.clock.now_ms()
-    story.accepted[campaign.id] = now_ms
-    await campaigns.accept(
-        site.log,
+    story.accepted_s[campaign.id] = site.loop.time()
+    story.expires_ms[campaign.id] = now_ms + campaign.lives_ms
+    written = campaigns.written(
+        site.log.append,
         TOPICS,
         campaign.id,
         campaign.users,
@@ -114,13 +181,22 @@ async def _accept(site: Site, story: Story, campaign: Campaign) -> None:
         template=campaign.template,
         weight=campaign.weight,
         accepted_at_ms=now_ms,
-        expires_at_ms=now_ms + EXPIRES_MS,
+        expires_at_ms=now_ms + campaign.lives_ms,
         params='{"name": "all"}',
     )
+    assert written.recipients == len(campaign.users)
+
+
+def _order(site: Site, story: Story, campaign: Campaign, order: CampaignOrder) -> None:
+    control = CampaignControl(TENANT, campaign.id, order, 0, site.clock.now_ms())
+    key = keys.control_key(TENANT, campaign.id, order).encode()
+    site.log.append(Outgoing(TOPICS.campaign_control, key, codec.encode(control)))
+    story.ordered[campaign.id, order] = site.loop.time()
 
 
 def _accept_single(site: Site, story: Story, single: Single) -> None:
     now_ms = site.clock.now_ms()
+    story.expires_ms[single.event_id] = now_ms + single.lives_ms
     message = NotificationRequested(
         TENANT,
         single.event_id,
@@ -129,11 +205,37 @@ def _accept_single(site: Site, story: Story, single: Single) -> None:
         params='{"name": "you"}',
         priority=single.priority,
         accepted_at_ms=now_ms,
-        expires_at_ms=now_ms + EXPIRES_MS,
+        expires_at_ms=now_ms + single.lives_ms,
     )
-    bulk = single.lane_priority is Priority.BULK
-    topic = TOPICS.requests_bulk(TENANT) if bulk else TOPICS.requests(TENANT)
+    topic = entry_topic(single.lane_priority)
     key = keys.user_key(TENANT, single.user_id).encode()
-    placed = site.log.append(Outgoing(topic, key, codec.encode(message)))
-    address = keys.single_address(keys.log_epoch("here", topic), placed.partition, placed.offset)
-    story.addresses.append((single, address, site.loop.time()))
+    for _ in range(2 if single.asked_twice else 1):
+        placed = site.log.append(Outgoing(topic, key, codec.encode(message)))
+        address = keys.single_address(keys.log_epoch("here", topic), placed.partition, placed.offset)
+        story.addresses.append((single, address, site.loop.time()))
+
+
+def _cancel(site: Site, story: Story, single: Single) -> None:
+    """As DELETE answers it: the flag stands in Redis."""
+    if single.event_id not in story.expires_ms:
+        return  # the log was away: it was not accepted yet
+    key = keys.redis_cancel(TENANT, single.user_id, keys.single_intent(TENANT, single.event_id))
+    site.claims.cancelled.add(key)
+    site.redis.reply("SET", key, 1)
+    story.cancelled[single.event_id] = site.loop.time()
+
+
+def _change(site: Site, story: Story, change: Change) -> None:
+    """As a write of the API answers it: the profile stands in Redis."""
+    known = site.people.profiles[change.user_id]
+    changed = replace(known, version=known.version + 1)
+    if change.is_opt_out:
+        changed = replace(changed, opt_outs=known.opt_outs | {MARKETING})
+        story.opted_out.setdefault(change.user_id, site.loop.time())
+    else:
+        changed = replace(changed, phone="" if known.phone else f"+4931{int(change.user_id[1:]):06}")
+    site.people.write(change.user_id, changed)
+
+
+def entry_topic(priority: Priority) -> str:
+    return TOPICS.requests_bulk(TENANT) if priority is Priority.BULK else TOPICS.requests(TENANT)

@@ -1,0 +1,93 @@
+"""The scripts of pace and breakers: their second body in memory against the real one in a real Redis.
+
+Random histories on a clock of their own: the server runs the real text, only its question for the time is replaced.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from consumers import breaker, limits
+from deploy import redis_client
+from schemas.trips import Epoch, Script
+from streams import grants
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_redis import MemoryRedis
+
+ASKED_TIME = "redis.call('TIME')"
+STEPS = 150
+Command = tuple[Script, tuple[Any, ...]]
+
+
+class History:
+    """The same commands to both bodies."""
+
+    def __init__(self, client: Redis, key: str) -> None:
+        self.clock = ManualClock()
+        self.client = client
+        self.key = key
+        self.memory = MemoryRedis(self.clock, is_strict=True)
+
+    async def both(self, script: Script, *args: Any) -> tuple[Any, Any]:
+        """(what the real script answers, what the double does)."""
+        now_ms = self.clock.now_ms()
+        assert ASKED_TIME in script.source
+        text = script.source.replace(ASKED_TIME, f"{{{now_ms // 1000}, {now_ms % 1000 * 1000}}}")
+        real = await self.client.eval(text, 1, self.key, *args)  # type: ignore[misc]
+        return real, self.memory.run(script, (self.key,), *args)
+
+    async def stored(self) -> tuple[Any, Any]:
+        return await self.client.hgetall(self.key), self.memory.reply("HGETALL", self.key)  # type: ignore[misc]
+
+
+@pytest.fixture
+async def history(redis_url: str, request: pytest.FixtureRequest) -> Any:
+    client = redis_client.connect(redis_url, Epoch())
+    key = f"{{scripts {request.node.name}}}"
+    await client.delete(key)
+    yield History(client, key)
+    await client.delete(key)
+    await client.aclose()
+
+
+def tokens(rng: random.Random) -> Command:
+    """Three workers of one provider ask for, hold and give back tokens."""
+    worker = rng.choice(("a/bulk", "b/bulk", "c/transactional"))
+    held, wanted = rng.choice((0, 0, 1, 3)), rng.choice((0, 1, 2, 10, 60))
+    return limits.TAKE, (worker, worker[2:], held, wanted, 40.0, 20, 0.3, 200)
+
+
+def takes(rng: random.Random) -> Command:
+    """Kept for ever: the server's own clock, by which keys end, does not move with ours."""
+    return grants.TAKE, (rng.choice(("a", "b")), rng.randrange(40), 2**40)
+
+
+def breaks(rng: random.Random) -> Command:
+    """Calls, mostly failing, with probes of those that noticed the open breaker."""
+    if rng.random() < 0.2:
+        return breaker.PROBE, (3, 3_000)
+    results = "".join(rng.choice("0111") for _ in range(rng.randrange(9)))
+    probes = "".join(rng.choice("0001") for _ in range(rng.choice((0, 0, 3))))
+    hold, calls = int(rng.random() < 0.05), len(results) + len(probes)
+    return breaker.RECORD, (results, probes, hold, 20, 8, 2_000, 8_000, 8_000, 3, calls, rng.randrange(calls + 1))
+
+
+@pytest.mark.parametrize("drawn", [tokens, takes, breaks])
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_double_answers_and_keeps_what_the_script_does(history: History, drawn: Any, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(STEPS):
+        history.clock.advance(rng.choice((0, 1, 7, 40, 300, 2_500, 30_000)))
+        script, args = drawn(rng)
+        real, double = await history.both(script, *args)
+        assert _plain(double) == _plain(real), (script.source.splitlines()[0], args)
+    real, double = await history.stored()
+    assert double == real
+
+
+def _plain(reply: Any) -> Any:
+    return list(reply) if isinstance(reply, (list, tuple)) else reply

@@ -101,9 +101,18 @@ def check_event(
 
 
 def campaign(
-    body: CampaignBody, campaign_id: str, tenant: str, policies: Policies, now_ms: int, limits: Limits
+    body: CampaignBody,
+    campaign_id: str,
+    tenant: str,
+    policies: Policies,
+    now_ms: int,
+    limits: Limits,
+    asked_at_ms: int = 0,
 ) -> messages.CampaignRequested:
-    """The definition of a campaign; its audience (upload, offsets, counts, hash) is filled in by the caller."""
+    """The definition of a campaign; its audience (upload, offsets, counts, hash) is filled in by the caller.
+
+    asked_at_ms: when its upload began, if it has one behind it: a start that came meanwhile means now.
+    """
     policy = _policy(policies, body.template, body.channels, body.priority)
     send_at_ms, send_at_local, send_on = _start(body.send_at)
     message = messages.CampaignRequested(
@@ -128,7 +137,7 @@ def campaign(
         weight=body.weight,
         accepted_at_ms=now_ms,
     )
-    _check_not_past(message, now_ms)
+    _check_not_past(message, asked_at_ms or now_ms)
     return _let_go_in_time(_with_expiry(message, policy, now_ms, limits), now_ms)
 
 

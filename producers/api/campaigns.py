@@ -50,6 +50,7 @@ class _Wish:
     body: CampaignBody
     recipients: Recipients
     traced: trace.Trace
+    asked_at_ms: int
 
 
 async def post(request: web.Request) -> web.Response:
@@ -58,7 +59,8 @@ async def post(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
     body, recipients = await _read(request, parts.limits)
     campaign_id = body.campaign_id or _id_of_key(request.headers.get("Idempotency-Key"))
-    return await _accept(parts, _Wish(tenant, campaign_id, body, recipients, request[trace.TRACE]))
+    asked_at_ms = parts.clock.now_ms()
+    return await _accept(parts, _Wish(tenant, campaign_id, body, recipients, request[trace.TRACE], asked_at_ms))
 
 
 async def _accept(parts: ApiParts, wish: _Wish) -> web.Response:
@@ -66,7 +68,7 @@ async def _accept(parts: ApiParts, wish: _Wish) -> web.Response:
     if known is not None and known.requested is not None:
         measured = await _upload(parts, wish, "", write=False)
         return _same(known.requested, measured)
-    requests.campaign(wish.body, wish.campaign_id, wish.tenant, parts.policies, parts.clock.now_ms(), parts.limits)
+    _draft(parts, wish)
     upload_id = parts.random_bytes(8).hex()
     written = await _upload(parts, wish, upload_id, write=True)
     if parts.gap is not None:
@@ -106,10 +108,8 @@ async def _first_request(parts: ApiParts, wish: _Wish, upload_id: str, written: 
 
 def _asked(parts: ApiParts, wish: _Wish, upload_id: str, written: upload.Upload) -> CampaignRequested:
     """Its time is that of the end of the upload: a long one must not eat the expiry."""
-    now_ms = parts.clock.now_ms()
-    draft = requests.campaign(wish.body, wish.campaign_id, wish.tenant, parts.policies, now_ms, parts.limits)
     return replace(
-        draft,
+        _draft(parts, wish),
         upload_id=upload_id,
         partition=written.partition,
         first_offset=written.first_offset,
@@ -118,6 +118,13 @@ def _asked(parts: ApiParts, wish: _Wish, upload_id: str, written: upload.Upload)
         recipients=written.recipients,
         content_hash=written.content_hash,
     )
+
+
+def _draft(parts: ApiParts, wish: _Wish) -> CampaignRequested:
+    """What is asked for, judged now. Raises Refused."""
+    now_ms, asked_at_ms = parts.clock.now_ms(), wish.asked_at_ms
+    who = (wish.body, wish.campaign_id, wish.tenant)
+    return requests.campaign(*who, parts.policies, now_ms, parts.limits, asked_at_ms)
 
 
 def _same(first: CampaignRequested, asked: upload.Upload) -> web.Response:

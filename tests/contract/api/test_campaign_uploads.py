@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp.test_utils import TestClient
@@ -120,3 +121,20 @@ async def test_another_list_under_the_id_of_a_campaign_is_refused_also_once_it_w
         assert (await client.post(PATH, data=world.upload(NEWS, streamed("a", 300)))).status == 202
     assert len(api.campaigns()) == 1
     assert (await (await client.get(f"{PATH}/spring")).json())["status"] == "cancelled"
+
+
+async def test_an_upload_that_takes_longer_than_until_its_start_is_accepted_all_the_same(
+    api: Api, client: Client
+) -> None:
+    start = datetime.fromtimestamp(api.clock.now_ms() / 1000, UTC) + timedelta(minutes=1)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield lines()
+        await until(lambda: written(api) > 0)
+        api.clock.advance(timedelta(minutes=20) / timedelta(milliseconds=1))
+        yield lines("late", 1)
+
+    answer = await client.post(PATH, data=world.upload({**NEWS, "send_at": start.isoformat()}, slow()))
+    assert answer.status == 202, await answer.text()
+    [request] = api.campaigns()
+    assert request.send_at_ms < api.clock.now_ms() < request.expires_at_ms

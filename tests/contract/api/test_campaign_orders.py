@@ -164,7 +164,7 @@ async def test_orders_of_two_operators_at_once_do_not_undo_each_other(
 ) -> None:
     """At two instances, neither of which has seen the other's order; and still after compaction, at every reader."""
     async with another_instance(api) as other:
-        for order, door in zip(orders, (client, other, client), strict=True):
+        for order, door in zip(orders, (other, client, other), strict=True):
             await (door.post(f"{spring}/{order}") if isinstance(order, str) else door.patch(spring, json=order))
     wanted = (CampaignOrder.CANCELLED, 9, 1) if "cancel" in orders else (CampaignOrder.PAUSED, 9, 5)
     for kept in (controls(api), compacted(controls(api))):

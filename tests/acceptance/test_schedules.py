@@ -15,7 +15,7 @@ from tests.acceptance.world import PUSH, World
 AHEAD_S = 10
 """Far enough to be held, and to do something meanwhile on a slow machine."""
 RESTARTED_WITHIN_S = 120
-"""A role that dies again and again is started after pauses of up to 15 s; a new leader waits for the old one's session."""
+"""A role that dies again and again is started after pauses of up to 15 s, and the old leader's session must end."""
 
 
 async def test_a_schedule_is_kept_once_and_not_before_whatever_is_written_again_and_a_cancelled_one_never(

@@ -49,3 +49,8 @@ def reader_keys(campaign_id: str, users: Iterable[str]) -> list[str]:
     """The delivery keys of a campaign by push."""
     intents = [keys.recipient_intent(TENANT, campaign_id, user) for user in users]
     return [keys.delivery_key(intent, Channel.PUSH, DEVICE) for intent in intents]
+
+
+def reader_sms_keys(campaign_id: str, users: Iterable[str]) -> list[str]:
+    """The same by SMS."""
+    return [keys.delivery_key(keys.recipient_intent(TENANT, campaign_id, user), Channel.SMS) for user in users]

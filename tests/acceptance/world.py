@@ -178,6 +178,13 @@ class World:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def end(self, role: str) -> int:
+        """SIGTERM, as a new release would come; its process id. The supervisor starts another one."""
+        pid = self.deployment.pid(role)
+        assert pid is not None, f"{role} is not running"
+        os.kill(pid, signal.SIGTERM)
+        return pid
+
     @contextlib.asynccontextmanager
     async def stopped(self, *roles: str) -> AsyncIterator[None]:
         """The roles stand still (SIGSTOP): what comes to them lies in their topics meanwhile."""

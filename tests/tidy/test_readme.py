@@ -9,7 +9,7 @@ from pathlib import Path
 from deploy import settings
 from producers import fields
 from producers.api.users import UserBody
-from producers.request_bodies import CampaignBody, NotificationBody
+from producers.request_bodies import CampaignBody, CampaignChangeBody, NotificationBody
 from schemas import policies, schema_files
 from tests.tidy.house import ROOT
 
@@ -18,9 +18,10 @@ BODIES: dict[str, type[fields.Body]] = {
     "users/anna": UserBody,
     "notifications": NotificationBody,
     "campaigns": CampaignBody,
+    "campaigns/spring-sale": CampaignChangeBody,
 }
 LINES_MOST = 200
-POSTED = re.compile(r"/v1/([a-z/]+)(?: |$)(?:[^{]*?)(?:-d '\s*|campaign=)(\{.*?\})(?:'|;type)", re.DOTALL)
+POSTED = re.compile(r"/v1/([a-z/-]+)(?: |$)(?:(?!curl)[^{])*?(?:-d '\s*|campaign=)(\{.*?\})(?:'|;type)", re.DOTALL)
 """(resource, JSON) of each curl that sends something."""
 
 
@@ -41,7 +42,8 @@ def test_its_settings_are_accepted_and_its_templates_are_there(tmp_path: Path) -
 
 def test_its_requests_are_accepted() -> None:
     posted = POSTED.findall(README)
-    assert [resource for resource, _ in posted] == ["users/anna", "notifications", "campaigns", "campaigns"]
+    named = [resource for resource, _ in posted]
+    assert named == ["users/anna", "notifications", "campaigns", "campaigns", "campaigns/spring-sale"]
     for resource, body in posted:
         fields.read(BODIES[resource], body.encode())
 

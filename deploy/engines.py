@@ -22,7 +22,7 @@ FAST_MS, BULK_MS, PAGES_MS = 1.0, 20.0, 50.0
 """Linger of a publisher: for latency, for throughput, for whole pages (many at a time, none of which is urgent)."""
 GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.2
 """How long an engine gathers answers before it writes them together."""
-GATHER_REPORTS_S = 0.1
+GATHER_REPORTS_S = 0.2
 """Likewise for what providers report: nobody waits for it, and each status record costs its reader the same however
 many events of a row it holds."""
 

@@ -212,7 +212,7 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
     async def merge(stream: Any) -> None:
         loop = asyncio.get_running_loop()
         async for events in stream.noack_take(BATCH_RECORDS, within=BATCH_WITHIN_S):
-            rests_until_s = loop.time() + REST_S
+            began_s = loop.time()
             records = [_record(event) for event in events]
             try:
                 await flow.work(records)
@@ -220,13 +220,19 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
                 await _stand_still(process, error)
             for event in events:
                 await stream.ack(event)
-            if len(records) < BATCH_RECORDS and sum(len(record.value or b"") for record in records) > MANY_BYTES:
-                await asyncio.sleep(rests_until_s - loop.time())
+            await asyncio.sleep(rest_s(records) - (loop.time() - began_s))
 
     table.on_recover(recovered)
     app.on_partitions_revoked.connect(revoked, weak=False)
     app.agent(source, name="merge", concurrency=1)(merge)
     return process
+
+
+def rest_s(records: Sequence[Record]) -> float:
+    """How long after its beginning a merge of these records is to be followed by the next: a full one at once."""
+    if len(records) >= BATCH_RECORDS:
+        return 0.0
+    return REST_S if sum(len(record.value or b"") for record in records) > MANY_BYTES else 0.0
 
 
 Expand = Callable[[ReleasedPage, Headers], Awaitable[None]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -88,7 +89,9 @@ def create_topics(kafka_bootstrap: str, topic_prefix: str) -> Iterator[CreateTop
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap, "log_level": 0})
 
     def create(*specs: Spec | str, partitions: int = 1) -> None:
-        _wait(admin.create_topics([_new_topic(spec, partitions) for spec in specs]))
+        new = [_new_topic(spec, partitions) for spec in specs]
+        _wait(admin.create_topics(new))
+        _until_known(admin, [topic.topic for topic in new])
 
     yield create
     names = [name for name in admin.list_topics(timeout=BROKER_TIMEOUT_S).topics if name.startswith(topic_prefix)]
@@ -99,6 +102,14 @@ def create_topics(kafka_bootstrap: str, topic_prefix: str) -> Iterator[CreateTop
 def _new_topic(spec: Spec | str, partitions: int) -> NewTopic:
     name, config = (spec, {}) if isinstance(spec, str) else (spec.name, dict(spec.config))
     return NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+
+
+def _until_known(admin: AdminClient, names: list[str]) -> None:
+    """A busy broker answers for a moment that it does not know a topic which its controller has made."""
+    until_s = time.monotonic() + BROKER_TIMEOUT_S
+    for name in names:
+        while admin.list_topics(name, timeout=BROKER_TIMEOUT_S).topics[name].error is not None:
+            assert time.monotonic() < until_s, f"{name} was made, and the broker does not know it"
 
 
 def _wait(futures: Mapping[str, object]) -> None:

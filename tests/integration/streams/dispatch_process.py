@@ -25,6 +25,7 @@ from streams.dispatch import Dispatch
 from streams.grants import Grants
 from streams.held_release import HeldRelease
 from streams.holds import Holds
+from streams.lanes import Window
 from streams.leader import KafkaLeadership
 from streams.letting_go import LettingGo
 from streams.log_reader import KafkaLogReader
@@ -34,6 +35,7 @@ from streams.tails import KafkaTails
 from streams.ticks import Ticks
 
 RATE_PER_S = 400.0
+WHOLE_PAGES = Window(piece_s=60)
 POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
 
 
@@ -54,7 +56,7 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     pages = PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics)
     ahead, letting_go = ReadAhead(pages), LettingGo(Holds(topics), reader, pages, topics)
     backlog = Backlog(reader, trips, dict.fromkeys(topics.lanes(), 1), clock)
-    releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock, letting_go)
+    releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock, letting_go, WHOLE_PAGES)
     await leadership.start()
     tails = KafkaTails(kafka)
     ticks = Ticks(publisher, topics, 1, clock)

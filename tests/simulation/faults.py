@@ -52,7 +52,7 @@ _GAPS_OF = {
         "before_commit",
     ),
     "fan_out": ("after_page_plan", "after_fan_out"),
-    "dispatch": ("before_release", "after_release", "after_ends"),
+    "dispatch": ("before_release", "after_release", "after_ends", "after_held_release"),
     "status": ("after_state", "before_changelog", "after_changelog", "after_rows"),
 }
 assert {gap for gaps in _GAPS_OF.values() for gap in gaps} <= set(AT_STAKE)
@@ -161,7 +161,7 @@ def role_of(process: str) -> str:
 
 _LANES = [TOPICS.lane(channel, priority) for channel in PROVIDERS for priority in Priority]
 _TIERS = [TOPICS.tier(channel, priority, tier) for channel in PROVIDERS for priority in Priority for tier in TIERS]
-_REPEATABLE = (TOPICS.pages, TOPICS.status, TOPICS.callbacks, *_LANES, *_LANES, *_TIERS)
+_REPEATABLE = (TOPICS.pages, TOPICS.status, TOPICS.callbacks, TOPICS.hold, *_LANES, *_LANES, *_TIERS)
 _POISONED = (TOPICS.pages, TOPICS.status, TOPICS.callbacks, *map(entry_topic, Priority), *_LANES)
 KINDS: tuple[Fault, ...] = (
     crash,

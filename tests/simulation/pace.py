@@ -39,7 +39,7 @@ def transactional_first(happened: Happened) -> Iterator[str]:
         key = asked.call.delivery_key
         first_s[key] = min(asked.began_s, first_s.get(key, asked.began_s))
     for single, _, accepted_s in happened.story.addresses:
-        if single.lane_priority is Priority.BULK or single.asked_twice:
+        if single.lane_priority is Priority.BULK or single.asked_twice or single.waits_ms:
             continue
         intent = keys.single_intent(TENANT, single.event_id)
         for channel in POLICIES[single.template].channels:

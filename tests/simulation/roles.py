@@ -44,7 +44,7 @@ from streams.lanes import Window
 from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
-from streams.route import Doors, Entry, Route
+from streams.route import Doors, Entry, Route, RouteOptions
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_rivals import Fence, Rivals
 from streams.status_table import StatusTable
@@ -185,7 +185,9 @@ async def route_callbacks(ground: Ground) -> None:
 async def forward(ground: Ground) -> None:
     handler = forwarder.Forwarder(TOPICS, ground.clock, TIERS)
     handout = HandoutOptions(read_behind_ms=forwarder.read_behind_ms(TOPICS, TIERS))
-    await ground.engine("forward", handler, gather_s=0.002, handout=handout, reader=ground.reader).run()
+    loop = ground.engine("forward", handler, gather_s=0.002, handout=handout, reader=ground.reader)
+    progress = ProgressWriter(ground.trips, loop.progress, ground.clock)
+    await _first_to_fail(loop.run(), _tell_progress(progress))
 
 
 async def fan_out(ground: Ground) -> None:
@@ -230,7 +232,8 @@ async def dispatch(ground: Ground) -> None:
     pages = PageReader(ground.reader, producer, ground.letters.letter, TOPICS)
     ahead, letting_go = ReadAhead(pages), LettingGo(Holds(TOPICS), ground.reader, pages, TOPICS)
     grants, campaigns = Grants(ground.trips), Campaigns(TOPICS, POLICIES)
-    backlog = Backlog(ground.reader, ground.trips, dict.fromkeys(TOPICS.lanes(), PARTITIONS), clock)
+    counts = {spec.name: site.log.partitions_of(spec.name) for spec in TOPICS.specs()}
+    backlog = Backlog(ground.reader, ground.trips, counts, clock, TOPICS.tiers_of_lanes())
     rate = partial(_usable, ground)
     releases = Releases(
         POLICIES, ahead, backlog, grants, rate, TOPICS, {}, clock, letting_go, window=WINDOW, served=SERVED
@@ -358,7 +361,8 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         IDS,
         ground.clock,
         purse,
-        gap=ground.gap,
+        RouteOptions(hold_above_ms=1_000),
+        ground.gap,
     )
     gather_s = 0.2 if priority is Priority.BULK else 0.002
     await ground.engine(role, handler, gather_s=gather_s).run()

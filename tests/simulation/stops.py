@@ -19,7 +19,7 @@ from tests.simulation.vendor import Asked
 from tests.simulation.workload import TENANT
 
 WITHIN_S = 2.0
-"""After a campaign's cancel was answered no call begins later than this."""
+"""After a campaign's pause or cancel was answered no call begins later than this."""
 
 
 def stopped(happened: Happened) -> Iterator[str]:
@@ -36,6 +36,8 @@ def stopped(happened: Happened) -> Iterator[str]:
             yield f"{what}, was cancelled at {happened.story.cancelled[event_id]:.3f} s"
         if asked.call.expires_at_ms < START_MS + int(claimed_s * 1000):
             yield f"{what}, had expired"
+        if asked.began_s < happened.story.due_s.get(event_id, 0.0):
+            yield f"{what}, was called before it was due"
         yield from _campaign_over(happened, asked)
 
 
@@ -48,12 +50,13 @@ def _opted_out(happened: Happened, asked: Asked, claimed_s: float, what: str) ->
 
 
 def _campaign_over(happened: Happened, asked: Asked) -> Iterator[str]:
+    """Called although its campaign had been cancelled or paused, and was not going on again."""
     row = asked.address.row
     if not keys.is_campaign_row(row):
         return
     campaign_id = keys.campaign_of_row(row)[0]
-    answered_s = happened.story.ordered.get((campaign_id, CampaignOrder.CANCELLED))
-    if answered_s is None or asked.began_s <= answered_s + WITHIN_S:
+    orders = [(at_s, order) for at_s, order in happened.story.ordered[campaign_id] if at_s <= asked.began_s]
+    if not orders or orders[-1][1] is CampaignOrder.RUNNING or asked.began_s <= orders[-1][0] + WITHIN_S:
         return
     role = asked.process.partition("/")[0]
     for window in happened.troubles():
@@ -63,7 +66,7 @@ def _campaign_over(happened: Happened, asked: Asked) -> Iterator[str]:
             and window.began_s - WITHIN_S < asked.began_s < window.ended_s + WITHIN_S
         ):
             return
-    yield f"{asked.call.delivery_key} was called at {asked.began_s:.3f} s: cancelled at {answered_s:.3f} s"
+    yield f"{asked.call.delivery_key} was called at {asked.began_s:.3f} s, after {orders[-1]}"
 
 
 def _claimed_s(happened: Happened, asked: Asked) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -37,7 +38,9 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """cancelled_s: when its caller takes it back; 0: never. asked_twice: the same request is accepted a second time."""
+    """cancelled_s: when its caller takes it back; 0: never. asked_twice: the same request is accepted a second time.
+    waits_ms: how long after its acceptance it is to be sent.
+    """
 
     event_id: str
     user_id: str
@@ -47,6 +50,7 @@ class Single:
     lives_ms: int
     cancelled_s: float
     asked_twice: bool
+    waits_ms: int
 
     @property
     def lane_priority(self) -> Priority:
@@ -67,7 +71,7 @@ class Story:
     """What happens, and then when each thing was answered, in seconds of the run.
 
     addresses: (single, where it was accepted, when). opted_out: user -> when; cancelled: event id -> when; ordered:
-    (campaign, order) -> when; expires_ms: campaign or event id -> when on the wall clock.
+    campaign -> (when, order), in order; expires_ms: event id -> when on the wall clock; due_s: event id -> not before.
     """
 
     people: dict[str, Profile]
@@ -77,7 +81,8 @@ class Story:
     addresses: list[tuple[Single, keys.Address, float]] = field(default_factory=list)
     opted_out: dict[str, float] = field(default_factory=dict)
     cancelled: dict[str, float] = field(default_factory=dict)
-    ordered: dict[tuple[str, CampaignOrder], float] = field(default_factory=dict)
+    ordered: defaultdict[str, list[tuple[float, CampaignOrder]]] = field(default_factory=lambda: defaultdict(list))
+    due_s: dict[str, float] = field(default_factory=dict)
     accepted_s: dict[str, float] = field(default_factory=dict)
     expires_ms: dict[str, int] = field(default_factory=dict)
 
@@ -120,9 +125,15 @@ def _campaign(rng: random.Random, name: str, users: list[str], size: int) -> Cam
 
 
 def _orders(rng: random.Random, starts_s: float) -> tuple[tuple[float, CampaignOrder], ...]:
-    if rng.random() < 0.15:
+    """Some are cancelled; some are paused and go on, several times."""
+    chance, at_s = rng.random(), starts_s
+    if chance < 0.15:
         return ((starts_s + rng.uniform(0.5, 8.0), CampaignOrder.CANCELLED),)
-    return ()
+    orders: list[tuple[float, CampaignOrder]] = []
+    for order in (CampaignOrder.PAUSED, CampaignOrder.RUNNING) * (rng.randint(1, 3) if chance < 0.5 else 0):
+        at_s += rng.uniform(0.3, 3.0)
+        orders.append((at_s, order))
+    return tuple(orders)
 
 
 def _single(rng: random.Random, name: str, users: list[str]) -> Single:
@@ -137,6 +148,7 @@ def _single(rng: random.Random, name: str, users: list[str]) -> Single:
         SHORT_MS if rng.random() < 0.1 else LONG_MS,
         starts_s + rng.uniform(0.0, 3.0) if rng.random() < 0.1 else 0.0,
         rng.random() < 0.1,
+        rng.randint(500, 8_000) if rng.random() < 0.15 else 0,
     )
 
 
@@ -171,7 +183,6 @@ async def _at(site: Site, at_s: float, act: Callable[[], None]) -> None:
 def _accept(site: Site, story: Story, campaign: Campaign) -> None:
     now_ms = site.clock.now_ms()
     story.accepted_s[campaign.id] = site.loop.time()
-    story.expires_ms[campaign.id] = now_ms + campaign.lives_ms
     written = campaigns.written(
         site.log.append,
         TOPICS,
@@ -191,12 +202,13 @@ def _order(site: Site, story: Story, campaign: Campaign, order: CampaignOrder) -
     control = CampaignControl(TENANT, campaign.id, order, 0, site.clock.now_ms())
     key = keys.control_key(TENANT, campaign.id, order).encode()
     site.log.append(Outgoing(TOPICS.campaign_control, key, codec.encode(control)))
-    story.ordered[campaign.id, order] = site.loop.time()
+    story.ordered[campaign.id].append((site.loop.time(), order))
 
 
 def _accept_single(site: Site, story: Story, single: Single) -> None:
     now_ms = site.clock.now_ms()
     story.expires_ms[single.event_id] = now_ms + single.lives_ms
+    story.due_s[single.event_id] = site.loop.time() + single.waits_ms / 1000 - 0.001
     message = NotificationRequested(
         TENANT,
         single.event_id,
@@ -204,6 +216,7 @@ def _accept_single(site: Site, story: Story, single: Single) -> None:
         single.template,
         params='{"name": "you"}',
         priority=single.priority,
+        send_at_ms=now_ms + single.waits_ms if single.waits_ms else 0,
         accepted_at_ms=now_ms,
         expires_at_ms=now_ms + single.lives_ms,
     )

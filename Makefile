@@ -29,10 +29,13 @@ docs: $(ENVIRONMENT) ## Generate the pages of topics, metrics and settings
 	@$(BIN)/tidings reference docs
 
 test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
-	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/integration tests/acceptance tests/kills
+	$(BIN)/python -m pytest -m "not long" tests/tidy tests/unit tests/contract tests/simulation tests/integration tests/acceptance tests/kills
 
 test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 	$(BIN)/python -m pytest -m long
+
+simulate-faults: $(ENVIRONMENT) ## Run the whole road on a virtual clock with seeded faults: RUNS=1000 FIRST=1, or SEED=7 again
+	@$(BIN)/python -m tests.simulation $(call given,runs) $(if $(FIRST),--first-seed $(FIRST)) $(call given,seed)
 
 test-teeth: $(ENVIRONMENT) ## Break one promise after the other in scratch copies: its test must fail
 	@$(BIN)/python -m tests.teeth

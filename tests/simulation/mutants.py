@@ -16,10 +16,10 @@ from consumers import claims, telling, verdicts
 from consumers.claims import Answer, Bid, Entry
 from consumers.settling import Settlement
 from schemas import keys
-from schemas.trips import Trip
-from streams import campaigns, plans
+from streams import campaigns
 from streams.status_table import StatusTable
 from tests.doubles import memory_claims
+from tests.doubles.memory_redis import MemoryRedis
 
 Mutant = Callable[[], AbstractContextManager[object]]
 
@@ -69,11 +69,15 @@ def fallback_not_told() -> AbstractContextManager[object]:
 
 def last_plan_wins() -> AbstractContextManager[object]:
     """A second plan replaces the first."""
+    known = MemoryRedis._set
 
-    def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes) -> None:
-        trip.execute_command("SETEX", keys.redis_plan(tenant, user_id, intent), plans.KEPT_S, packed)
+    def set_(self: MemoryRedis, key: Any, value: Any, *how: Any) -> Any:
+        if not str(key).startswith("plan:"):
+            return known(self, key, value, *how)
+        known(self, key, value)
+        return None
 
-    return mock.patch.object(plans, "ask", ask)
+    return mock.patch.object(MemoryRedis, "_set", set_)
 
 
 def counts_by_increment() -> AbstractContextManager[object]:
@@ -84,6 +88,16 @@ def counts_by_increment() -> AbstractContextManager[object]:
         merge(self, replace(merged, moved=(*merged.moved, *merged.moved)))
 
     return mock.patch.object(StatusTable, "applied", applied)
+
+
+def hold_ids_without_hop() -> AbstractContextManager[object]:
+    """What is held a second time lies under the id of the first: the tombstone of the one takes the other along."""
+    known = keys.held_delivery_id
+
+    def without(*args: Any) -> str:
+        return known(*args).rpartition("#")[0] + "#1"
+
+    return mock.patch.object(keys, "held_delivery_id", without)
 
 
 @contextmanager
@@ -101,4 +115,5 @@ MUTANTS: dict[str, Mutant] = {
     "next": fallback_not_told,
     "first-wins": last_plan_wins,
     "counts": counts_by_increment,
+    "hop": hold_ids_without_hop,
 }

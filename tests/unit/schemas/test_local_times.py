@@ -4,7 +4,7 @@ From an instant to the wall clock there is one answer and no rule to choose; so 
 of a clock and looks at what it shows, while the code goes from the wall time to the instant.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
@@ -78,9 +78,10 @@ def first_shown(zone: str, day: date, wall: time) -> datetime:
 
 
 def last_shown(zone: str, day: date, wall: time) -> datetime:
-    """The moment from which on the clock never shows anything earlier again."""
-    walk = clock_around(zone, day)
-    return walk.moments[bisect_left(walk.ahead, datetime.combine(day, wall))]
+    """The last moment at which the clock shows this; if it never does, the first at which it shows something later."""
+    walk, wanted = clock_around(zone, day), datetime.combine(day, wall)
+    last = bisect_right(walk.ahead, wanted) - 1
+    return walk.moments[last if walk.shown[last] == wanted else last + 1]
 
 
 def nights(zone: str) -> Sequence[date]:

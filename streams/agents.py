@@ -108,9 +108,13 @@ class FaustProcess:
         self._stop.set()
 
     async def read_again(self, topic: str, partition: int, offset: int) -> None:
-        """Has an owned partition read from this offset on; what is read twice is merged once."""
-        place = TP(topic, partition)
-        if place in self.app.consumer.assignment():
+        """Has an owned partition read from this offset on; what is read twice is merged once.
+
+        Not while records behind it are in hand: they would come after those that are read again, as if some were lost.
+        """
+        place, consumer = TP(topic, partition), self.app.consumer
+        has_more_in_hand = (consumer._read_offset.get(place) or 0) > offset
+        if place in consumer.assignment() and not has_more_in_hand:
             await self.app.consumer.seek(place, offset)
             self.app.consumer.resume_partitions({place})
 

@@ -37,7 +37,8 @@ class FlowOptions:
 class StatusFlow:
     """Carries out what the table decides. store is set before the first call.
 
-    owned: the partitions that are ours and restored. turn: held while rows are read and written again. ticks:
+    owned: the partitions that are ours and restored. turn: held while rows are read and written again. merges: begun so
+    far. ticks:
     partition -> the time of its last tick record, until `streams/status_sweep.py` takes it. strange: partition ->
     (first, last) offsets in the changelog that are not ours, until `streams/status_rivals.py` takes them.
     """
@@ -66,6 +67,7 @@ class StatusFlow:
         self._reached: dict[int, int] = {}
         self.owned: frozenset[int] = frozenset()
         self.turn = asyncio.Lock()
+        self.merges = 0
         self.ticks: dict[int, int] = {}
         self.strange: dict[int, list[tuple[int, int]]] = {}
 
@@ -75,6 +77,7 @@ class StatusFlow:
         Merging goes on while the slice before is being written. Raises whatever went wrong: the process must end.
         """
         async with self.turn:
+            self.merges += 1
             await self._work(records)
 
     async def _work(self, records: Sequence[Record]) -> None:

@@ -16,7 +16,7 @@ from schemas.records import Outgoing, Placed
 from streams import status_sweep, status_table
 from streams.status_rivals import Fence, Rivals
 from streams.status_sweep import Sweep
-from streams.status_watch import STALLED_AFTER_S, Watch
+from streams.status_watch import BEHIND, STALLED_AFTER_S, Watch
 from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.status_events import event, of_slot, planned
 from tests.doubles.status_road import TOPICS, StatusRoad, batch
@@ -292,6 +292,49 @@ async def test_a_partition_that_stands_still_is_read_again_and_after_a_minute_it
     road.clock.advance(STALLED_AFTER_S * 1_001)
     with pytest.raises(Transient, match="stands at 0 of 1"):
         await watch.check()
+
+
+async def test_a_partition_that_waits_its_turn_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+    """All partitions go through one queue: on a machine without time, another one's records may fill it for minutes."""
+    asked: list[tuple[int, int]] = []
+
+    async def read_again(partition: int, offset: int) -> None:
+        asked.append((partition, offset))
+
+    road = StatusRoad(tmp_path, partition_count=2)
+    await road.restart()
+    value = codec.encode(status_table.tick(road.clock.now_ms()))
+    await road.log.publish([Outgoing(TOPICS.status, b"tick", value, partition=at) for at in (0, *[1] * 4 * BEHIND)])
+    many = [record for record in road.records() if record.partition == 1]
+    watch = Watch(road.flow, road.log, TOPICS, road.clock, read_again)
+    for first in range(0, 2 * BEHIND, 100):
+        await watch.check()
+        road.clock.advance(STALLED_AFTER_S * 800)
+        await road.read(many[first : first + 100])
+    await watch.check()
+    assert asked == []
+    await road.read(many[2 * BEHIND :])
+    await watch.check()
+    road.clock.advance(STALLED_AFTER_S * 800)
+    await watch.check()
+    assert asked == [(0, 0)], "nothing is left that it could wait for"
+
+
+async def test_a_merge_that_takes_minutes_is_work(road: StatusRoad) -> None:
+    asked: list[int] = []
+
+    async def read_again(partition: int, offset: int) -> None:
+        asked.append(partition)
+
+    watch = Watch(road.flow, road.log, TOPICS, road.clock, read_again)
+    await road.write(batch(planned("email")))
+    async with road.flow.turn:
+        for _ in range(5):
+            await watch.check()
+            road.clock.advance(STALLED_AFTER_S * 800)
+    assert asked == []
+    await watch.check()
+    assert asked == [0]
 
 
 async def test_campaign_rows_are_found_without_reading_singles(road: StatusRoad) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -55,7 +56,7 @@ def test_a_fault_planted_in_a_mechanism_is_found(mutant: str) -> None:
 
 
 def _all_kept(seeds: list[int]) -> None:
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=gc.freeze) as pool:
         found = list(pool.map(one_seed, seeds, chunksize=5))
     broken = [
         f"python -m tests.simulation --seed {result.seed}: {result.broken[0]}" for result in found if result.broken

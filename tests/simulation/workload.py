@@ -97,7 +97,7 @@ def drawn(rng: random.Random) -> Story:
     sizes = [rng.randint(90, 110), rng.randint(60, 70), rng.randint(50, 60)]
     stories = tuple(_campaign(rng, f"c{number}", users, size) for number, size in enumerate(sizes))
     singles = tuple(_single(rng, f"e{number}", users) for number in range(30))
-    changes = tuple(Change(rng.uniform(1.0, 15.0), rng.choice(users), rng.random() < 0.5) for _ in range(12))
+    changes = tuple(Change(rng.uniform(1.0, 12.0), rng.choice(users), rng.random() < 0.3) for _ in range(30))
     return Story(people, stories, singles, changes)
 
 

@@ -15,7 +15,7 @@ from deploy.local import places, stack
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "blast"
 DATA = ("kafka/data", "redis", "tables")
-"""Gigabytes after a large run."""
+"""A gigabyte or two after a large run."""
 
 _SETTINGS = """\
 [kafka]

@@ -20,7 +20,7 @@ HOLDS_WITHIN_S = 2.0
 async def test_a_paused_campaign_calls_nobody_another_runs_on_and_after_the_resume_everyone_is_reached_once(
     world: World,
 ) -> None:
-    """N02: people who had their mail got it again after a pause."""
+    """N02, K37: people who had their mail got it again after a pause."""
     large, users = await _by_phone(world, "large", 700)
     await _until_sent(world, large, 50)
     small, others = await _by_phone(world, "small", 60)
@@ -46,7 +46,7 @@ async def test_a_paused_campaign_calls_nobody_another_runs_on_and_after_the_resu
 
 
 async def test_a_cancelled_campaign_ends_with_everyone_sent_to_or_cancelled_wherever_they_waited(world: World) -> None:
-    """N08: what was prefetched went out all the same. Here some wait for their next try, some in the lane, some in
+    """N08, K37: what was prefetched went out all the same. Here some wait for their next try, some in the lane, some in
     pages that were not let go, and some are being sent.
     """
     await world.faults(SMS, errors={"503": 1}, calls=20, retry_after_s=4)

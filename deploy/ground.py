@@ -27,7 +27,7 @@ from schemas.gaps import Gap
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.inbox import RedisInbox
-from streams.log_reader import KafkaLogReader
+from streams.log_reader import KafkaLogReader, LogReaderOptions
 from streams.tails import KafkaTails
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Ground:
         self.stack.push_async_callback(made.close)
         return made
 
-    def log_reader(self) -> KafkaLogReader:
-        made = KafkaLogReader(self.kafka)
+    def log_reader(self, options: LogReaderOptions | None = None) -> KafkaLogReader:
+        made = KafkaLogReader(self.kafka, options)
         self.stack.push_async_callback(made.close)
         return made
 

@@ -33,7 +33,8 @@ _LEADERLESS = frozenset(
 @dataclass(frozen=True, slots=True)
 class LogReaderOptions:
     """readers: reads going on at the same time. A range is handed over in pieces of at most piece_records
-    or about piece_bytes; each reader's prefetch is bounded by prefetch_kbytes. stand_s: how long a reader that
+    or about piece_bytes; each reader's prefetch is bounded by prefetch_kbytes, and one answer of the broker by
+    fetch_bytes, but for a single batch that is larger. stand_s: how long a reader that
     stands at the place already may give nothing before it is put there anew.
     """
 
@@ -41,8 +42,13 @@ class LogReaderOptions:
     piece_records: int = 500
     piece_bytes: int = 2_000_000
     prefetch_kbytes: int = 4_096
+    fetch_bytes: int = 1_048_576
     timeout_s: float = 10.0
     stand_s: float = 0.3
+
+
+SCATTERED = LogReaderOptions(prefetch_kbytes=256, fetch_bytes=65_536)
+"""For single records here and there: what is fetched beyond them is of no use, and the next place waits for it."""
 
 
 class KafkaLogReader:
@@ -219,6 +225,7 @@ def _settings(kafka: Mapping[str, str], options: LogReaderOptions) -> dict[str, 
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "queued.max.messages.kbytes": options.prefetch_kbytes,
+        "fetch.message.max.bytes": options.fetch_bytes,
         "fetch.queue.backoff.ms": 20,
         "fetch.wait.max.ms": 100,
     }

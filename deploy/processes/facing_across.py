@@ -25,6 +25,7 @@ from streams.holds import Holds
 from streams.lanes import Window
 from streams.leader import KafkaLeadership, LeaderOptions
 from streams.letting_go import LettingGo
+from streams.log_reader import SCATTERED
 from streams.page_reader import PageReader, ReadAhead
 from streams.rebuild import Rebuild
 from streams.recipients import RedisProfiles, RedisSuppressions
@@ -98,8 +99,10 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
         ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
         pages = PageReader(reader, publisher, letters.letter, ground.topics)
+        scattered = ground.log_reader(SCATTERED)
+        parts = PageReader(scattered, publisher, letters.letter, ground.topics)
         ahead = ReadAhead(pages)
-        letting_go = LettingGo(Holds(ground.topics), reader, pages, ground.topics, await shared.reads(ground))
+        letting_go = LettingGo(Holds(ground.topics), scattered, parts, ground.topics, await shared.reads(ground))
         grants = Grants(ground.trips("grants"))
         tiers = ground.topics.tiers_of_lanes()
         releases = Releases(

@@ -138,6 +138,18 @@ def poison_parked(happened: Happened) -> Iterator[str]:
             yield f"the poison of {topic} was parked nowhere"
 
 
+def newest_last(happened: Happened) -> Iterator[str]:
+    """What compaction would keep of a campaign is the newest leader's word, also after an older one wrote over it."""
+    for campaign_id, told in happened.truth.states.items():
+        if told[-1] is not happened.truth.newest(campaign_id):
+            yield f"the last state of {campaign_id} is not the newest: {told[-1]}"
+    for campaign_id, cursors in happened.truth.cursors.items():
+        newest = max((cursor.epoch, cursor.next_page, cursor.next_slot) for cursor in cursors)
+        last = cursors[-1]
+        if (last.epoch, last.next_page, last.next_slot) != newest:
+            yield f"the last cursor of {campaign_id} is not the newest: {last}"
+
+
 _DEAD_LETTERS = (*map(TOPICS.dlq, Channel), TOPICS.requests_dlq, TOPICS.internal_dlq)
 CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
     nobody_lost,
@@ -146,6 +158,7 @@ CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
     told_what_happened,
     public_is_true,
     only_forward,
+    newest_last,
     no_surprise,
     poison_parked,
     stops.stopped,

@@ -94,6 +94,15 @@ async def stand_still(trouble: Trouble) -> Struck:
     return Struck(f"{name} stood still for {for_s:.1f} s", role_of(name))
 
 
+async def two_leaders(trouble: Trouble) -> Struck:
+    """A leader stands still until another one leads, and goes on in the middle of its step."""
+    name = trouble.rng.choice([name for name in trouble.deployment.names() if role_of(name) == "dispatch"])
+    for_s = SESSION_S + trouble.rng.uniform(0.3, 3.0)
+    trouble.deployment.stop(name, for_s)
+    await asyncio.sleep(for_s)
+    return Struck(f"{name} stood still for {for_s:.1f} s", "dispatch")
+
+
 async def rebalance(trouble: Trouble) -> Struck:
     group = trouble.rng.choice(trouble.site.groups.names())
     trouble.site.groups.rebalance(group)
@@ -170,6 +179,7 @@ KINDS: tuple[Fault, ...] = (
     crash_in_gap,
     stand_still,
     stand_still,
+    two_leaders,
     rebalance,
     rebalance,
     log_away,

@@ -67,6 +67,8 @@ def small_ones_too(happened: Happened) -> Iterator[str]:
         if POLICIES[one.template].channels != POLICIES[other.template].channels:
             continue
         for running, late in ((one, other), (other, one)):
+            if late.orders:
+                continue  # it may have been paused when its turn came
             ahead = _let_go_before(pages, running, late, happened.story.accepted_s[late.id] + NOTICED_S)
             if ahead > PIECES_AHEAD:
                 yield f"{ahead} pieces of {running.id} went before the first one of {late.id}"

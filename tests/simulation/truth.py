@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas import codec, keys, slots
 from schemas.errors import Poison
-from schemas.messages import CampaignState, DeliveryState, StatusBatch
+from schemas.messages import CampaignCursor, CampaignState, DeliveryState, StatusBatch
 from schemas.records import Record
 from schemas.slots import EMPTY, Slot
 from tests.doubles.memory_log import MemoryLog
@@ -27,14 +27,17 @@ class Truth:
         self.early: dict[str, list[str]] = {}
         self.slots: dict[tuple[str, int], Slot] = {}
         self.states: defaultdict[str, list[CampaignState]] = defaultdict(list)
+        self.cursors: defaultdict[str, list[CampaignCursor]] = defaultdict(list)
         self.deliveries: defaultdict[str, list[DeliveryState]] = defaultdict(list)
         self.unreadable = 0
         log.listen(TOPICS.status, self._status)
         log.listen(TOPICS.campaign_state, self._campaign)
         log.listen(TOPICS.state, self._delivery)
+        log.listen(TOPICS.cursor, self._cursor)
 
     def newest(self, campaign_id: str) -> CampaignState | None:
-        return max(self.states[campaign_id], key=lambda state: (state.epoch, state.version), default=None)
+        """As a reader keeps it: of two with the same version the later one."""
+        return max(reversed(self.states[campaign_id]), key=lambda state: (state.epoch, state.version), default=None)
 
     def is_finished(self, row: str, slot: int) -> bool:
         return slots.is_finished(self.slots.get((row, slot), EMPTY))
@@ -56,6 +59,10 @@ class Truth:
         if state.finished_at is not None and state.campaign_id not in self.early:
             unfinished = [at for at in self._expected[state.campaign_id] if not self.is_finished(*at)]
             self.early[state.campaign_id] = [f"was said to have ended before {place}" for place in unfinished]
+
+    def _cursor(self, record: Record) -> None:
+        cursor = codec.decode(record.value, CampaignCursor)
+        self.cursors[cursor.campaign_id].append(cursor)
 
     def _delivery(self, record: Record) -> None:
         state = codec.decode(record.value, DeliveryState)

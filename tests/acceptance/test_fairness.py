@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.acceptance import deployment, people
 from tests.acceptance.world import PUSH, SMS, World
 
 LARGE, SMALL, CODES = 1_500, 50, 20
-BACKLOG = 5 * 0.7 * deployment.SMS_PER_S
+BACKLOG_S = 5
+BACKLOG = BACKLOG_S * 0.7 * deployment.SMS_PER_S
 """Of a bulk lane at most: what was let go before the small campaign came."""
 PAGE = 250
+WINDOW_S = 10
+EDGE_S = 1
+"""Partitions of a lane, and the workers of each, are not equally far: so much of a window's edges may be another's."""
 
 
 async def test_codes_and_a_small_campaign_do_not_wait_behind_a_large_one(world: World) -> None:
@@ -37,6 +43,28 @@ async def test_codes_and_a_small_campaign_do_not_wait_behind_a_large_one(world: 
     await _check_rate(world, SMS, deployment.SMS_PER_S, deployment.SMS_BURST)
 
 
+@pytest.mark.long
+async def test_three_campaigns_share_the_pace_by_weight_over_any_ten_seconds(world: World) -> None:
+    await world.new_ledger()
+    shares = {world.name(f"share{weight}"): weight for weight in (1, 2, 3)}
+    for (name, weight), count in zip(shares.items(), (700, 900, 1_200), strict=True):
+        audience = _by_phone(world, name, count)
+        await world.campaign("shared", audience, campaign_id=name, weight=weight, params={"mark": name})
+    for name in shares:
+        await world.until_finished(name, within_s=180)
+    marks = await world.must("GET", f"{world.deployment.outside}/ledger/marks")
+    seconds = {name: {int(at): count for at, count in marks[name]["per_second"].items()} for name in shares}
+    first = max(min(sent) for sent in seconds.values()) + BACKLOG_S + 1
+    last = min(_nearly_done(sent) for sent in seconds.values())
+    assert last - first > WINDOW_S, "they were hardly active together"
+    for begin in range(first, last - WINDOW_S + 1):
+        window = range(begin, begin + WINDOW_S)
+        sent = {name: sum(seconds[name].get(at, 0) for at in window) for name in shares}
+        for name, weight in shares.items():
+            fair = sum(sent.values()) * weight / sum(shares.values())
+            assert abs(sent[name] - fair) <= (0.1 + EDGE_S / WINDOW_S) * fair, f"{begin - first} s: {sent}"
+
+
 async def test_two_workers_of_a_lane_together_keep_to_the_providers_rate(world: World) -> None:
     await world.new_ledger()
     users = [world.name(f"reader{number}") for number in range(2_000)]
@@ -53,6 +81,14 @@ async def _check_rate(world: World, service: str, per_s: int, burst: int) -> Non
     for length in range(1, len(counts) + 1):
         most = max(sum(counts[begin : begin + length]) for begin in range(len(counts) - length + 1))
         assert most <= length * per_s + burst, f"{most} in {length} s"
+
+
+def _nearly_done(per_second: dict[int, int]) -> int:
+    """The second in which nine tenths had been sent: the last ones come from the partition that is behind."""
+    at, sent = min(per_second), 0
+    while sent < 0.9 * sum(per_second.values()):
+        sent, at = sent + per_second.get(at, 0), at + 1
+    return at
 
 
 async def _small(world: World) -> dict[str, Any]:

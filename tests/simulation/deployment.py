@@ -50,6 +50,25 @@ class Deployment:
         """When it passes this gap, after having passed it so many times."""
         self._grounds[name].dies_in = (gap, passed_first)
 
+    def leader(self) -> str:
+        """The dispatch that leads: it works, the other one waits."""
+        return max((name for name in self._running if name.startswith("dispatch/")), key=self._steps)
+
+    def _steps(self, name: str) -> int:
+        return self._running[name].steps if self._running[name].alive else 0
+
+    def stop_soon(self, name: str, after_steps: int, for_s: float) -> None:
+        """After so many more steps of it, so in the middle of what it does."""
+        process = self._running[name]
+        process.stop = lambda: self.stop(name, for_s)
+        process.stops_at_step = process.steps + max(1, after_steps)
+
+    def stop_in(self, name: str, gap: str, for_s: float) -> None:
+        """When it passes this gap next."""
+        ground = self._grounds[name]
+        ground.stop = lambda: self.stop(name, for_s)
+        ground.stops_in = gap
+
     def stop(self, name: str, for_s: float) -> None:
         """It stands still for a while; others get its partitions when that is longer than a session."""
         process = self._running[name]

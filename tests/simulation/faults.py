@@ -96,11 +96,14 @@ async def stand_still(trouble: Trouble) -> Struck:
 
 async def two_leaders(trouble: Trouble) -> Struck:
     """A leader stands still until another one leads, and goes on in the middle of its step."""
-    name = trouble.rng.choice([name for name in trouble.deployment.names() if role_of(name) == "dispatch"])
-    for_s = SESSION_S + trouble.rng.uniform(0.3, 3.0)
-    trouble.deployment.stop(name, for_s)
-    await asyncio.sleep(for_s)
-    return Struck(f"{name} stood still for {for_s:.1f} s", "dispatch")
+    name, for_s = trouble.deployment.leader(), SESSION_S + trouble.rng.uniform(0.3, 3.0)
+    gap = trouble.rng.choice(("", *_GAPS_OF["dispatch"]))
+    if gap:
+        trouble.deployment.stop_in(name, gap, for_s)
+    else:
+        trouble.deployment.stop_soon(name, trouble.rng.randint(1, 40), for_s)
+    await asyncio.sleep(for_s + 1.0)
+    return Struck(f"{name} stood still {gap} for {for_s:.1f} s", "dispatch")
 
 
 async def rebalance(trouble: Trouble) -> Struck:
@@ -179,6 +182,7 @@ KINDS: tuple[Fault, ...] = (
     crash_in_gap,
     stand_still,
     stand_still,
+    two_leaders,
     two_leaders,
     rebalance,
     rebalance,

@@ -25,7 +25,9 @@ class Killed(BaseException):
 
 
 class Process:
-    """What runs in one context. on_fault is told of an error that nobody awaited."""
+    """What runs in one context. dies_at_step, stops_at_step: steps that are not run any more, or not yet: before that
+    one it dies, or `stop` is called, which lets it stand still.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,6 +35,8 @@ class Process:
         self.still = False
         self.steps = 0
         self.dies_at_step = 0
+        self.stops_at_step = 0
+        self.stop: Callable[[], None] = lambda: None
         self.stalled: deque[Handle] = deque()
         self.tasks: list[asyncio.Task[Any]] = []
         self.on_death: list[Callable[[], None]] = []
@@ -224,6 +228,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # only what tasks, futures and ti
         process.steps += 1
         if process.steps == process.dies_at_step:
             process.die()
+            return
+        if process.steps == process.stops_at_step:
+            process.stop()
+            process.stalled.append(handle)
             return
         try:
             handle.context.run(handle.callback, *handle.args)

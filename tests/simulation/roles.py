@@ -81,12 +81,16 @@ Role = Callable[["Ground"], Coroutine[Any, Any, None]]
 
 @dataclass
 class Ground:
-    """What one process stands on. dies_in: (gap, how often it is passed first) at which it dies."""
+    """What one process stands on. dies_in: (gap, how often it is passed first) at which it dies. stops_in: the gap in
+    which `stop` is called, once: it finishes its step, and stands still.
+    """
 
     site: Site
     process: Process
     rng: random.Random
     dies_in: tuple[str, int] | None = None
+    stops_in: str = ""
+    stop: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         network = self.site.network
@@ -103,6 +107,9 @@ class Ground:
 
     def gap(self, name: str) -> None:
         """A place where a crash matters."""
+        if self.stops_in == name:
+            self.stops_in = ""
+            self.stop()
         if self.dies_in is None or self.dies_in[0] != name:
             return
         self.dies_in = (name, self.dies_in[1] - 1)

@@ -158,6 +158,8 @@ class _Moment:
         if self.attempt.on_unknown is OnUnknown.RISK_LOSS:
             return Verdict(EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME, self.attempt.tries)
         verdict = self.counted(Reason.UNKNOWN_OUTCOME)
+        if verdict.kind is EventKind.EXPIRED:  # no call follows, so nobody will ever know what came of this one
+            return Verdict(EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME, verdict.tries)
         return replace(verdict, is_unknown=verdict.kind in (EventKind.RETRYING, EventKind.HELD))
 
     def uncounted(self, reason: Reason) -> Verdict:

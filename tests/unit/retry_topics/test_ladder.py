@@ -122,6 +122,12 @@ def test_an_unknown_outcome_is_repeated_and_said_to_be_unknown() -> None:
     assert (verdict.kind, verdict.reason, verdict.is_unknown) == (EventKind.RETRYING, Reason.UNKNOWN_OUTCOME, True)
 
 
+def test_an_unknown_outcome_that_can_no_longer_be_repeated_stays_unconfirmed_and_is_not_told_as_unsent() -> None:
+    last_moment = replace(FIRST, expires_at_ms=NOW + 1)
+    verdict = ladder.judge(Outcome(Kind.UNKNOWN, retry_after_ms=5), last_moment, NOW, Random(1))
+    assert (verdict.kind, verdict.reason) == (EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME)
+
+
 def test_an_unknown_outcome_stays_unconfirmed_where_a_repeat_is_worse_than_a_loss() -> None:
     verdict = ladder.judge(Outcome(Kind.UNKNOWN), replace(FIRST, on_unknown=OnUnknown.RISK_LOSS), NOW, Random(1))
     assert (verdict.kind, verdict.is_unknown) == (EventKind.UNCONFIRMED, False)

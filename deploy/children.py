@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 STOP_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -29,6 +32,21 @@ def spawn(argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) 
             start_new_session=True,
             preexec_fn=end_with_parent(),
         )
+
+
+async def begin(*argv: str, **how: Any) -> asyncio.subprocess.Process:
+    """A child on the running loop; `how` as of `asyncio.create_subprocess_exec`.
+
+    uvloop runs Python in the child before it becomes the other program. Were garbage collected there, Kafka clients
+    among it would be closed in a process that has none of their threads, and it would crash instead of starting.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return await asyncio.create_subprocess_exec(*argv, **how)
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def stop(child: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) -> int:

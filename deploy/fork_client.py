@@ -96,7 +96,7 @@ class ForkClient:
         ours.setblocking(False)
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, self._log.open("wb") as output:
-            server = await asyncio.create_subprocess_exec(
+            server = await children.begin(
                 *(sys.executable, "-P", "-m", "deploy.fork_server", str(theirs.fileno()), *self._modules),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

@@ -43,7 +43,7 @@ async def running(place: Place, *words: str) -> AsyncIterator[int]:
 async def _spawn(place: Place, log: Path, pipe: ready.Pipe, *words: str) -> asyncio.subprocess.Process:
     command = (sys.executable, "-m", "deploy.cli", *words, "--config", str(place.settings))
     with log.open("ab") as output:
-        child = await asyncio.create_subprocess_exec(
+        child = await children.begin(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,

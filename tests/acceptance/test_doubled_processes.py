@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from deploy import children
 from tests.acceptance import deployment, people
 from tests.acceptance.world import World
 
@@ -18,7 +19,7 @@ async def test_a_second_process_on_a_folder_says_what_to_do_and_the_first_works_
     working = world.deployment.pid(f"streams-{role}")
     settings = str(world.deployment.folder / "tidings.toml")
     command = (str(deployment.COMMAND), "streams", role, "--config", settings)
-    second = await asyncio.create_subprocess_exec(
+    second = await children.begin(
         *command, cwd=world.deployment.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     async with asyncio.timeout(deployment.READY_WITHIN_S):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import roles
+from deploy import children, roles
 from deploy.fork_client import ForkClient
 from deploy.up import Supervisor, Waits
 from schemas.errors import Misconfigured
@@ -193,7 +193,7 @@ async def test_roles_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         "from tests.integration.deploy.test_up import Started\n"
         "asyncio.run(Started(pathlib.Path(sys.argv[1]), 'good', 'stubborn').run())\n"
     )
-    supervisor = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(tmp_path))
+    supervisor = await children.begin(sys.executable, "-c", program, str(tmp_path))
     try:
         await soon(lambda: (this.logs / "processes.json").exists() and len(this.pids()) == 2)
         pids = this.pids().values()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy import children
 from tests.conftest import CreateTopics
 from tests.integration.engine.bench import PATIENCE_S, Bench, Told, running
 
@@ -54,7 +55,7 @@ class Worker:
 @contextlib.asynccontextmanager
 async def worker(bench: Bench) -> AsyncIterator[Worker]:
     arguments = (bench.kafka["bootstrap.servers"], bench.topics.prefix)
-    process = await asyncio.create_subprocess_exec(
+    process = await children.begin(
         sys.executable,
         "-m",
         "tests.integration.engine.engine_process",

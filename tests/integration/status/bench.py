@@ -15,6 +15,7 @@ from typing import TypeVar
 import aiohttp
 from redis.asyncio import Redis
 
+from deploy import children
 from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from schemas import codec, keys
@@ -52,7 +53,7 @@ class Bench:
 
     async def start(self, name: str = "one", instance: str = "") -> asyncio.subprocess.Process:
         """A status process with a folder of this name."""
-        process = await asyncio.create_subprocess_exec(
+        process = await children.begin(
             sys.executable,
             "-m",
             "tests.integration.status.status_main",

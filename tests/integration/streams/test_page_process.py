@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy import children
 from producers.publisher import KafkaPublisher
 from schemas import codec
 from schemas.records import Outgoing
@@ -46,9 +47,7 @@ async def test_a_slow_page_is_fanned_out_after_a_kill_though_those_behind_it_wer
 
 @contextlib.asynccontextmanager
 async def running(*words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", page_process.__name__, *words, stdout=asyncio.subprocess.PIPE
-    )
+    process = await children.begin(sys.executable, "-m", page_process.__name__, *words, stdout=asyncio.subprocess.PIPE)
     try:
         yield process
     finally:

@@ -169,6 +169,14 @@ class Claims(Protocol):
 
     def read_take(self, reply: Any) -> Taken: ...
 
+    def ask_end(self, trip: Trip, bid: Bid, verdict: VerdictClass, detail: bytes) -> None:
+        """Asks for the claim of a delivery that ends without a call: taken and settled at once, so that nobody can
+        die in between and leave a call in doubt that was never made. The profile and the cancel flag may have changed.
+        """
+        ...
+
+    def read_end(self, reply: Any) -> Taken: ...
+
     def ask_settle(
         self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
     ) -> None:
@@ -262,13 +270,21 @@ class RedisClaims:
         return bool(reply)
 
     def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        touched = (bid.claim_key, bid.profile_key, bid.cancel_key)
-        numbers = (bid.generation, bid.record_call, self._rng.randbytes(TOKEN_BYTES), self._lease_ms, self._keep_s)
-        seen = (version_seen, int(cancelled_seen), int(bid.forced))
-        trip.run(TAKE, touched, bid.address, *numbers, *seen)
+        self._run_take(trip, bid, (version_seen, int(cancelled_seen)), _UNSETTLED, b"")
 
     def read_take(self, reply: Any) -> Taken:
         return Taken(Answer(reply[:1]), unpacked_entry(reply[1:]) if len(reply) > 1 else None)
+
+    def ask_end(self, trip: Trip, bid: Bid, verdict: VerdictClass, detail: bytes) -> None:
+        self._run_take(trip, bid, (0, 0), verdict, detail)
+
+    def read_end(self, reply: Any) -> Taken:
+        return self.read_take(reply)
+
+    def _run_take(self, trip: Trip, bid: Bid, seen: tuple[int, int], verdict: VerdictClass, detail: bytes) -> None:
+        touched = (bid.claim_key, bid.profile_key, bid.cancel_key)
+        numbers = (bid.generation, bid.record_call, self._rng.randbytes(TOKEN_BYTES), self._lease_ms, self._keep_s)
+        trip.run(TAKE, touched, bid.address, *numbers, *seen, int(bid.forced), int(verdict), detail)
 
     def ask_settle(
         self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes

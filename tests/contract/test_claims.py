@@ -131,6 +131,10 @@ async def settle(bench: Bench, bid: Bid, token: bytes, verdict: VerdictClass, li
     return bench.claims.read_settle(await one(bench, "settle", bid, token, verdict, b"what happened", line))
 
 
+async def end(bench: Bench, bid: Bid) -> Taken:
+    return bench.claims.read_end(await one(bench, "end", bid, VerdictClass.ENDED, b"no address"))
+
+
 async def token_of(bench: Bench, bid: Bid) -> bytes:
     return (await entry_of(bench, bid)).token
 
@@ -272,8 +276,34 @@ async def test_publishing_cuts_the_stored_verdict_off(bench: Bench, bid: Bid) ->
     assert entry.published and entry.detail == b"" and entry.verdict is VerdictClass.ENDED
 
 
+async def test_an_end_without_a_call_is_kept_as_the_claim_is_taken(bench: Bench, bid: Bid) -> None:
+    """Nobody can die in between, so no call is ever in doubt that was not made."""
+    await bench.change_profile(bid, 5)
+    await bench.cancel(bid)
+    ended = await end(bench, bid)
+    assert ended.answer is Answer.CLAIMED
+    assert ended.entry == await entry_of(bench, bid)
+    assert ended.entry is not None and ended.entry.verdict is VerdictClass.ENDED
+    assert (ended.entry.detail, ended.entry.published, ended.entry.takeovers) == (b"no address", False, 0)
+    assert (await end(bench, bid)).answer is (await take(bench, bid)).answer is Answer.FINISHED_SAME
+    assert await one(bench, "published", bid, ended.entry.token) == 1
+    assert (await take(bench, bid._replace(generation=1), version=5, cancelled=True)).answer is Answer.CLAIMED
+
+
+async def test_an_end_without_a_call_overrules_nobody(bench: Bench, bid: Bid) -> None:
+    await take(bench, bid._replace(record_call=2))
+    other = bid._replace(address=claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99)))
+    assert (await end(bench, other)).answer is Answer.DUPLICATE_OF
+    assert (await end(bench, bid)).answer is Answer.STALE
+    assert (await end(bench, bid._replace(record_call=2))).answer is Answer.SENDING
+    await bench.lapse(bid)
+    ended = await end(bench, bid._replace(record_call=2))
+    assert ended.answer is Answer.TAKEOVER
+    assert ended.entry is not None and (ended.entry.call, ended.entry.takeovers) == (3, 1)
+
+
 OPERATIONS = st.sampled_from(
-    ["take", "first", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"]
+    ["take", "first", "end", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"]
 )
 STEPS = st.lists(
     st.tuples(OPERATIONS, st.integers(0, 1), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(1, 3)),
@@ -296,6 +326,8 @@ class Twin:
                 return await self.take(bid)
             case "first":
                 return await self.first(bid)
+            case "end":
+                return self.shown(await end(self.bench, bid))
             case "settle" | "settle_late":
                 token = self.token if name == "settle" else self.earlier
                 return await settle(self.bench, bid, token, VerdictClass(verdict))
@@ -317,7 +349,9 @@ class Twin:
         return in_the_way and in_the_way._replace(token=b"", lease_end_ms=0)
 
     async def take(self, bid: Bid) -> object:
-        taken = await take(self.bench, bid, version=max(0, self.version - (bid.record_call == 3)))
+        return self.shown(await take(self.bench, bid, version=max(0, self.version - (bid.record_call == 3))))
+
+    def shown(self, taken: Taken) -> object:
         if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER):
             assert taken.entry is not None
             self.earlier, self.token = self.token, taken.entry.token

@@ -71,6 +71,12 @@ class MemoryClaims:
         assert isinstance(reply, Taken)
         return reply
 
+    def ask_end(self, trip: Trip, bid: Bid, verdict: VerdictClass, detail: bytes) -> None:
+        _later(trip, lambda: self._take(bid, None, verdict, detail))
+
+    def read_end(self, reply: Any) -> Taken:
+        return self.read_take(reply)
+
     def ask_settle(
         self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
     ) -> None:
@@ -86,14 +92,20 @@ class MemoryClaims:
     def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
         _later(trip, lambda: self._give_back(bid, token))
 
-    def _take(self, bid: Bid, seen: tuple[int, bool]) -> Taken:
+    def _take(
+        self,
+        bid: Bid,
+        seen: tuple[int, bool] | None,
+        verdict: VerdictClass = VerdictClass.NONE,
+        detail: bytes = b"",
+    ) -> Taken:
         entry = self.entries.get(bid.claim_key)
         answer = judge(entry, bid, self._clock.now_ms())
         if answer not in (Answer.TAKEOVER, Answer.CLAIMED):
             return Taken(answer, entry)
-        if (self.versions.get(bid.profile_key, 0), bid.cancel_key in self.cancelled) != seen:
+        if seen is not None and seen != (self.versions.get(bid.profile_key, 0), bid.cancel_key in self.cancelled):
             return Taken(Answer.RECHECK, None)
-        mine = self.fresh(bid)
+        mine = self.fresh(bid)._replace(verdict=verdict, detail=detail)
         if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
             more = int(answer is Answer.TAKEOVER)
             mine = mine._replace(takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))

@@ -81,7 +81,7 @@ class LaneWorker:
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
         """Takes the records on as soon as there is room; they are answered by tasks of their own."""
         if self._settler is None:
-            self._settler = asyncio.create_task(self._settling.run(self._teller.settled))
+            self._settler = asyncio.create_task(self._settling.run(self._teller))
             self._settler.add_done_callback(self._ended)
         batch = [sending for record in records if (sending := self._received(record, answer)) is not None]
         if batch:
@@ -126,12 +126,12 @@ class LaneWorker:
                     return
             self._teller.defer(left, self._options.store_pause_ms)
         except StoreDown as error:
-            waiting = [sending for sending in batch if sending.claim is None]
+            waiting = [sending for sending in batch if sending.is_undecided()]
             log.warning("send.deferred", extra={"deliveries": len(waiting), "error": str(error)})
             self._teller.defer(waiting, self._options.store_pause_ms)
         except Exception as error:
             for sending in batch:
-                if sending.claim is None:
+                if sending.is_undecided():
                     self._teller.failed(sending, error)
 
     def _begin(self, sending: Sending, seat: Seat) -> None:

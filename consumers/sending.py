@@ -77,7 +77,8 @@ class Sending:
     """What is known of one delivery so far; each step fills its part.
 
     is_first: nobody had claimed it at the look. address, locale: where it goes. lapsed: calls of earlier holders that
-    nobody heard of. claim, lease_until_s (steady): once the claim is ours.
+    nobody heard of. claim, lease_until_s (steady): once the claim is ours. is_ending: its end without a call is on
+    the way into the claim.
     """
 
     record: Record
@@ -96,6 +97,7 @@ class Sending:
     is_probe: bool = False
     claim: Entry | None = None
     lease_until_s: float = 0.0
+    is_ending: bool = False
     is_answered: bool = False
     notification_id: str = ""
 
@@ -105,6 +107,10 @@ class Sending:
             self.is_answered = True
             self.room.give(1)
             self.answer_to(self.record, answer)
+
+    def is_undecided(self) -> bool:
+        """Nobody but the checks has it in hand: no call is under way and no end."""
+        return self.claim is None and not self.is_ending
 
     def named(self, ids: keys.Ids) -> str:
         """The public id of its notification."""

@@ -1,7 +1,8 @@
-"""Settles calls in batches: deliveries that finish within a few milliseconds share one round trip.
+"""Settles deliveries in batches: those that finish within a few milliseconds share one round trip.
 
 A verdict that cannot be stored is kept and tried again until it is: the call was made, and only the claim
-keeps another worker from repeating it. What was settled is then announced by `lane_worker`.
+keeps another worker from repeating it. An end without a call is kept as well: read again, its record might be sent
+after what followed from the end. What was settled is then announced by `telling`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from consumers import verdicts
 from consumers.breaker import Breaker
-from consumers.claims import Bid, Settled
+from consumers.claims import Bid, Settled, Taken
 from consumers.sending import Sending, Stores
 from consumers.tally import Tally
 from consumers.verdicts import Verdict
@@ -30,12 +31,31 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Settlement(NamedTuple):
-    """A verdict on its way into the claim. reference: kept under the provider's message id; "" = not needed."""
+    """A verdict on its way into the claim. reference: kept under the provider's message id; "" = not needed.
+
+    Of a delivery without a claim the verdict is an end, and the claim is asked for with it.
+    """
 
     sending: Sending
     verdict: Verdict
     timeline: bytes
     reference: str = ""
+
+
+class Hears(Protocol):
+    """Who is told what came of settlements."""
+
+    def settled(self, settlement: Settlement, result: Settled) -> None:
+        """The holder's verdict was stored, or not."""
+        ...
+
+    def ended(self, settlement: Settlement, taken: Taken) -> None:
+        """An end without a call has its claim, or something was in the way."""
+        ...
+
+    def failed(self, sending: Sending, error: Exception) -> None:
+        """The claim of an end cannot be had."""
+        ...
 
 
 class _Load(NamedTuple):
@@ -94,15 +114,15 @@ class Settling:
         self._given_back.append((bid, token, then))
         self._wake()
 
-    async def run(self, settled: Callable[[Settlement, Settled], None]) -> None:
-        """Writes until it is cancelled; tells `settled` of each verdict."""
+    async def run(self, hears: Hears) -> None:
+        """Writes until it is cancelled; tells of each verdict."""
         while True:
             await self._news.wait()
             self._news.clear()
             await self._sleep(self._options.every_s)
-            await self._flush(settled)
+            await self._flush(hears)
             while len(self._waiting) >= self._options.at_most:
-                await self._flush(settled)
+                await self._flush(hears)
             if self._waiting:
                 self._news.set()
             if not self._news.is_set():
@@ -116,13 +136,13 @@ class Settling:
         self._idle.clear()
         self._news.set()
 
-    async def _flush(self, settled: Callable[[Settlement, Settled], None]) -> None:
+    async def _flush(self, hears: Hears) -> None:
         load = self._load()
         replies = await self._write(load)
         if load.batch and self._gap is not None:
             await self._gap("after_settle")
         for settlement, reply in zip(load.batch, replies, strict=False):
-            self._told(settlement, reply, settled)
+            self._told(settlement, reply, hears)
         for _, _, then in load.returned:
             then()
         self._tally.tell()
@@ -159,7 +179,10 @@ class Settling:
         store = self._store
         for sending, verdict, line, _ in load.batch:
             detail = verdicts.pack(verdict)
-            store.ask_settle(trip, sending.bid, sending.held_claim().token, verdict.claim_class, detail, line)
+            if sending.claim is None:
+                store.ask_end(trip, sending.bid, verdict.claim_class, detail)
+            else:
+                store.ask_settle(trip, sending.bid, sending.claim.token, verdict.claim_class, detail, line)
         for bid, token in load.marks:
             store.ask_published(trip, bid, token)
         for bid, token, _ in load.returned:
@@ -169,11 +192,17 @@ class Settling:
                 key = keys.redis_message(verdict.provider, verdict.provider_id)
                 trip.execute_command("SET", key, reference, "EX", PROVIDER_ID_KEPT_S)
 
-    def _told(self, settlement: Settlement, reply: Any, settled: Callable[[Settlement, Settled], None]) -> None:
+    def _told(self, settlement: Settlement, reply: Any, hears: Hears) -> None:
+        is_end = settlement.sending.claim is None
         try:
             if isinstance(reply, Exception):
-                raise reply
-            settled(settlement, self._store.read_settle(reply))
+                if not is_end:
+                    raise reply
+                hears.failed(settlement.sending, reply)
+            elif is_end:
+                hears.ended(settlement, self._store.read_end(reply))
+            else:
+                hears.settled(settlement, self._store.read_settle(reply))
         except Exception:
             # A bug with one delivery must not stop the others. It comes again; its claim keeps it from being sent.
             log.exception("settle.broken", extra={"verdict": settlement.verdict.kind.value})

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from consumers import claims, verdicts
-from consumers.claims import Entry, Settled
+from consumers.claims import Answer, Entry, Settled, Taken
 from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
@@ -69,11 +69,25 @@ class Teller:
             self._count(sending, verdict)
             self._publish(sending, verdict, entry.call, entry.token)
 
+    def ended(self, settlement: Settlement, taken: Taken) -> None:
+        """The claim keeps an end without a call; what is in its way is for the next look to say."""
+        sending, verdict = settlement.sending, settlement.verdict
+        entry = taken.entry
+        if entry is None or taken.answer not in (Answer.CLAIMED, Answer.TAKEOVER):
+            self.defer([sending], 0)
+            return
+        sending.claim, sending.lapsed = entry, verdicts.lapsed(verdict, entry)
+        self._count(sending, verdict)
+        self._publish(sending, verdict, entry.call, entry.token)
+
     def stop(self, sending: Sending, found: Verdict | Wait) -> None:
         """The delivery goes no further now. A claim that is held is settled or given back first."""
         if isinstance(found, Verdict):
             if sending.claim is not None:
                 self.settle(sending, found)
+            elif verdicts.could_change(found):
+                sending.is_ending = True
+                self._settling.add(Settlement(sending, found._replace(lapsed_from=sending.lapsed.start), b""))
             else:
                 self._end(sending, found)
         elif sending.claim is not None:
@@ -106,18 +120,23 @@ class Teller:
         if entry.published or not entry.detail:
             sending.finish(Done())
             return
-        sending.lapsed = range(entry.record_call, entry.call)
-        self._publish(sending, verdicts.unpack(entry.detail), entry.call, entry.token)
+        verdict = verdicts.unpack(entry.detail)
+        sending.lapsed = verdicts.lapsed(verdict, entry)
+        self._publish(sending, verdict, entry.call, entry.token)
 
     def failed(self, sending: Sending, error: Exception) -> None:
         """The delivery can never be sent: parked, and its status says why. A bug counts as internal_error."""
         now_ms = self._clock.now_ms()
         if isinstance(error, Poison):
-            reason, text = error.reason, error.text
-        else:
-            log.error("delivery.broken", exc_info=error)
-            reason, text = ParkReason.INTERNAL_ERROR, type(error).__name__
-        self.stop(sending, Verdict(EventKind.FAILED, now_ms, reason, text[:200], park=reason))
+            self.stop(sending, Verdict(EventKind.FAILED, now_ms, error.reason, error.text[:200], park=error.reason))
+            return
+        log.error("delivery.broken", exc_info=error)
+        reason, text = ParkReason.INTERNAL_ERROR, type(error).__name__
+        verdict = Verdict(EventKind.FAILED, now_ms, reason, text, park=reason)
+        if sending.claim is not None:
+            self.settle(sending, verdict)
+        else:  # it may be the claim that is broken
+            self._end(sending, verdict)
 
     def _wait(self, sending: Sending, wait: Wait) -> None:
         """A short wait stays in the lane; a long one leaves it for a tier, without counting a try.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import orjson
 
-from consumers.claims import VerdictClass
+from consumers.claims import Entry, VerdictClass
 from retry_topics import hold
 from schemas import codec, keys
 from schemas.messages import Channel, Delivery, EventKind, Held, StatusEvent, Suppression
@@ -25,6 +25,8 @@ Park = Callable[[Record, str, str], Outgoing]
 NOT_BEFORE = "tid-not-before"
 WAITS = frozenset({EventKind.RETRYING, EventKind.HELD})
 """Kinds of verdict after which the delivery goes on: in a tier, or in hold."""
+_LASTING = WAITS | {EventKind.EXPIRED, EventKind.CANCELLED}
+"""Kinds that a claim need not keep where no call was made: a wait's next record asks for one itself."""
 
 
 class Verdict(NamedTuple):
@@ -32,6 +34,7 @@ class Verdict(NamedTuple):
 
     park: the error class under which the record is parked as well; cause: why its address is suppressed from now
     on; is_unknown: this call may have been accepted although it is repeated; called: whether a call was made at all.
+    lapsed_from: of an end without a call, the first of the calls before it that nobody heard of; 0 = the claim knows.
     """
 
     kind: EventKind
@@ -47,6 +50,7 @@ class Verdict(NamedTuple):
     cause: str = ""
     is_unknown: bool = False
     called: bool = False
+    lapsed_from: int = 0
 
     @property
     def claim_class(self) -> VerdictClass:
@@ -62,6 +66,19 @@ def pack(verdict: Verdict) -> bytes:
 def unpack(raw: bytes) -> Verdict:
     kind, *rest = orjson.loads(raw)
     return Verdict(EventKind(kind), *rest)
+
+
+def could_change(verdict: Verdict) -> bool:
+    """Whether this is an end that a later look at the same record might not come to: an address may be added.
+
+    What expired or was cancelled is so at every look.
+    """
+    return verdict.kind not in _LASTING
+
+
+def lapsed(verdict: Verdict, entry: Entry) -> range:
+    """The calls of which nobody heard, by what the claim keeps: those of lapsed holders."""
+    return range(verdict.lapsed_from or entry.record_call, entry.call)
 
 
 def with_doubt(verdict: Verdict) -> Verdict:

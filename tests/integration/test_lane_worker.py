@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,12 @@ from consumers.settling import SettleOptions
 from deploy.redis_trips import RedisTrips
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
-from schemas import codec, keys
+from schemas import codec, facets, keys
 from schemas.clock import SystemClock
-from schemas.messages import CampaignOrder, Channel, Contact, Delivery, Priority
+from schemas.messages import CampaignOrder, Channel, Contact, Delivery, FacetKind, Priority, RecipientFacet
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Answer, Defer, Done, Record
+from schemas.stores import FacetWrite
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.recipients import RedisProfiles, RedisSuppressions
@@ -74,6 +76,12 @@ class Crew:
         letters = DeadLetters(TOPICS, CLOCK)
         ids = keys.Ids(b"secret")
         return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, options, SettleOptions(), gap)
+
+    async def give_phone(self, delivery: Delivery) -> None:
+        """Their user has a phone number from now on."""
+        user = RecipientFacet(delivery.tenant, delivery.user_id, FacetKind.USER, CLOCK.now_ms(), phone="+4930123456")
+        written = FacetWrite(facets.name_of(user), 1, user)
+        await RedisProfiles(self.trips, Epoch()).apply(delivery.tenant, delivery.user_id, [written])
 
 
 @pytest.fixture
@@ -186,6 +194,32 @@ async def test_a_worker_killed_before_the_call_loses_nothing(crew: Crew) -> None
     assert told(await until_it_is_done(heir, delivery)) == ["possible_duplicate", "sent"]
     assert len(crew.provider.calls) == 1
     await heir.close()
+
+
+async def test_who_got_the_fallback_is_not_sent_the_first_channel_when_it_is_read_again(crew: Crew) -> None:
+    """The worker dies before the fallback is on the log; then a phone number is added, and the lane is read again."""
+    delivery = replace(fresh(), to=None, fallback=(Channel.EMAIL,))
+    died = asyncio.Event()
+
+    async def die(name: str) -> None:
+        if name == "after_settle":
+            died.set()
+            await asyncio.Event().wait()
+
+    victim = crew.worker(1, die)
+    asked = asyncio.ensure_future(hand(victim, delivery))
+    await died.wait()
+    await victim.close(within_s=0)
+    asked.cancel()
+    await crew.give_phone(delivery)
+    heir = crew.worker(2)
+    answer = await until_it_is_done(heir, delivery)
+    assert (told(answer), [one.topic for one in answer.publish]) == (["suppressed"], ["email.transactional"])
+    await heir.close()
+    late = crew.worker(3)
+    assert await until_it_is_done(late, delivery) == Done()
+    assert crew.provider.calls == []
+    await late.close()
 
 
 async def test_a_provider_that_cannot_carry_our_reference_is_found_by_its_message_id(crew: Crew) -> None:

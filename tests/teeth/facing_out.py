@@ -105,6 +105,16 @@ CLAIM = (
         suffers="Whatever is read twice is sent twice.",
     ),
     Patch(
+        name="forgets who had no address",
+        promise=9,
+        file="consumers/telling.py",
+        old="            elif verdicts.could_change(found):",
+        new="            elif sending.lapsed:",
+        test="tests/unit/consumers/test_ends_without_a_call.py"
+        "::test_who_got_the_fallback_does_not_get_the_first_channel_as_well_when_all_is_read_again",
+        suffers="Who got an email for want of a phone number, and adds one, gets the text message too after a replay.",
+    ),
+    Patch(
         name="does not look again at the profile before the call",
         promise=3,
         file="consumers/claim_take.lua",
@@ -135,9 +145,9 @@ CLAIM = (
         name="tells what a call came to before the claim knows",
         promise=2,
         file="consumers/telling.py",
-        old="        self._settling.add(Settlement(",
+        old="        self._settling.add(Settlement(sending, verdict, ",
         new="        self._publish(sending, verdict, sending.held_claim().call, b'')\n"
-        "        self._settling.add(Settlement(",
+        "        self._settling.add(Settlement(sending, verdict, ",
         test="tests/unit/consumers/test_settling.py::test_what_a_call_came_to_is_in_the_claim_before_anybody_is_told",
         suffers="A crash right there leaves a record committed and its claim open: a replay sends it again.",
     ),

@@ -82,11 +82,7 @@ class _Run:
         self._judge(happened)
 
     async def _replay(self, happened: Happened) -> None:
-        """Everything is read a second time, and nobody is called again.
-
-        Who was never called is not meant: an end without a call is not kept in the claim, so somebody who had no
-        address then and has one now gets the message after all.
-        """
+        """Everything is read a second time, and nobody is called, also who had no address then and has one now."""
         groups = happened.site.groups
         before = [asked.call.delivery_key for asked in happened.asked()]
         happened.deployment.kill_all()
@@ -97,8 +93,8 @@ class _Run:
         await asyncio.sleep(QUIET_S)
         again = Counter(asked.call.delivery_key for asked in happened.asked())
         again.subtract(before)
-        called = [key for key in set(before) if again[key] > 0]
-        self.result.broken += [f"replay: {key} was called again" for key in sorted(called)]
+        called = sorted(key for key, times in again.items() if times > 0)
+        self.result.broken += [f"replay: {key} was called" for key in called]
 
     async def _until_all_is_done(self, happened: Happened) -> None:
         end_s = self._loop.time() + PATIENCE_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any, NamedTuple
 
 from consumers import send_checks
@@ -51,19 +50,19 @@ class Bidder:
         self._teller = teller
         self._clock = clock
         self._options = options
-        self._ranks = count()
 
     async def bid(self, looked: Looked) -> list[Sending]:
         """Begins the calls of those that got their claim; returns those to be checked again. Raises StoreDown.
 
-        Who came first goes first until all of it is under way: deliveries of one page then end together, and their
-        status events share a record.
+        What was written first goes first, however often it had to go back to the lane for want of tokens. Else a full
+        lane would be worked in no order at all, and somebody's turn would come five times later than it is. And
+        deliveries of one page end together: their status events share a record.
         """
-        rank = next(self._ranks)
-        seat, ready = await self._choose(looked.ready, looked.states)
+        seat, ready = await self._choose(sorted(looked.ready, key=_written_ms), looked.states)
         again: list[Sending] = []
         while ready and seat is not None:
-            tokens = await self._tokens(min(len(ready), self._options.claims_at_once), seat, rank)
+            wanted = min(len(ready), self._options.claims_at_once)
+            tokens = await self._tokens(wanted, seat, _written_ms(ready[0]))
             if not tokens:
                 self._teller.defer(ready, self._options.token_pause_ms)
                 break
@@ -107,7 +106,7 @@ class Bidder:
         places = await self._places.take(wanted, self._options.gather_s, rank)
         tokens: list[Token] = []
         try:
-            tokens = await seat.pocket.take(places, self._options.token_wait_s)
+            tokens = await seat.pocket.take(places, self._options.token_wait_s, rank)
         finally:
             self._places.give(places - len(tokens))
         return tokens
@@ -214,6 +213,10 @@ class Bidder:
             return Verdict(EventKind.UNCONFIRMED, now_ms, Reason.UNKNOWN_OUTCOME)
         metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
         return None
+
+
+def _written_ms(sending: Sending) -> int:
+    return sending.record.timestamp_ms
 
 
 def _apart(asked: Sequence[Entry | None], replies: list[Any]) -> list[_Answered]:

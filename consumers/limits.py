@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from consumers.turns import Turn
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.errors import Misconfigured, StoreDown
@@ -57,8 +58,11 @@ class Token:
 class Tokens(Protocol):
     """What a worker needs of a provider's rate."""
 
-    async def take(self, wanted: int, wait_s: float) -> list[Token]:
-        """At least one token and at most `wanted`; none when none came within wait_s. Raises StoreDown."""
+    async def take(self, wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
+        """At least one token and at most `wanted`; none when none came within wait_s. Raises StoreDown.
+
+        Of those who wait the lowest rank goes first.
+        """
         ...
 
     def spend(self, token: Token) -> bool:
@@ -96,25 +100,22 @@ class Pocket:
         self._options = options
         self._sleep = sleep
         self._grants: deque[Token] = deque()
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
         self._appetite = 1
         self._report: asyncio.Task[None] | None = None
         self._untold = False
 
-    async def take(self, wanted: int, wait_s: float) -> list[Token]:
+    async def take(self, wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
         give_up_s = self._clock.steady_s() + wait_s
-        if self._turn.locked():  # others wait for tokens already: first come, first served
-            try:
-                async with asyncio.timeout(wait_s):  # wait_for may lose a cancel on Python 3.11
-                    await self._turn.acquire()
-            except TimeoutError:
-                return self._none()
-        else:
-            await self._turn.acquire()
+        try:
+            async with asyncio.timeout(wait_s if self._turn.is_taken else None):
+                await self._turn.take(rank)
+        except TimeoutError:
+            return self._none()
         try:
             return await self._wait_for_some(wanted, give_up_s)
         finally:
-            self._turn.release()
+            self._turn.pass_on()
 
     async def _wait_for_some(self, wanted: int, give_up_s: float) -> list[Token]:
         """All that are wanted if the pocket holds them; else what there is after one more question."""
@@ -200,9 +201,12 @@ class Pocket:
         try:
             while self._untold:
                 await self._sleep(self._options.report_s)
-                if self._untold and not self._turn.locked():  # a taker at work tells it by the way
-                    async with self._turn:
+                if self._untold and not self._turn.is_taken:  # a taker at work tells it by the way
+                    await self._turn.take(0)
+                    try:
                         await self._ask(0)
+                    finally:
+                        self._turn.pass_on()
         except StoreDown:
             pass  # the tokens die by themselves
         finally:

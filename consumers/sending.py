@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
 
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Claims, Entry
 from consumers.limits import Token, Tokens
 from consumers.providers.contract import Provider
+from consumers.turns import Turn
 from retry_topics import ladder
 from schemas import keys, metrics, stores
 from schemas.messages import Delivery
@@ -134,7 +133,7 @@ class Room:
     def __init__(self, places: int) -> None:
         self._free = places
         self._left = asyncio.Event()
-        self._turn = _Turn()
+        self._turn = Turn()
 
     async def enter(self, count: int) -> None:
         """Places for all of them at once, even if that is more than there are: the next to come wait for it."""
@@ -167,33 +166,3 @@ class Room:
         while self._free <= 0:
             self._left.clear()
             await self._left.wait()
-
-
-class _Turn:
-    """A lock that goes to the lowest rank of those who wait for it; of equal ones to the first."""
-
-    def __init__(self) -> None:
-        self._is_taken = False
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._count = count()
-
-    async def take(self, rank: int) -> None:
-        if not self._is_taken:
-            self._is_taken = True
-            return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (rank, next(self._count), mine))
-        try:
-            await mine
-        except asyncio.CancelledError:
-            if not mine.cancelled():  # it was ours already
-                self.pass_on()
-            raise
-
-    def pass_on(self) -> None:
-        while self._waiting:
-            _, _, other = heappop(self._waiting)
-            if not other.done():  # its waiter was cancelled
-                other.set_result(None)
-                return
-        self._is_taken = False

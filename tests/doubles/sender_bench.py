@@ -77,7 +77,7 @@ class FreeTokens:
         self.given_back = 0
         self.spent = 0
 
-    async def take(self, wanted: int, wait_s: float) -> list[Token]:
+    async def take(self, wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
         return [] if self.none_left else [Token(0.0, 1) for _ in range(wanted)]
 
     def spend(self, token: Token) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +13,20 @@ from tests.doubles.manual_clock import ManualClock
 
 
 class Generous:
-    """A bucket that grants whatever is wanted."""
+    """A bucket that grants whatever is wanted, once it is open."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
 
     def begin(self) -> Trip:
-        return _Grant()
+        return _Grant(self.open)
 
 
 class _Grant:
-    def __init__(self) -> None:
+    def __init__(self, open_: asyncio.Event) -> None:
         self._wanted = 0
+        self._open = open_
 
     def execute_command(self, *args: Any) -> None:
         raise NotImplementedError("a pocket asks by its script alone")
@@ -29,6 +35,7 @@ class _Grant:
         self._wanted = args[3]
 
     async def execute(self) -> list[Any]:
+        await self._open.wait()
         return [[self._wanted, 0]]
 
 
@@ -51,4 +58,22 @@ async def test_a_token_that_is_too_old_is_not_handed_out() -> None:
     clock.advance(200)
     (fresh,) = await pocket.take(1, wait_s=0)
     assert fresh is not old and pocket.spend(fresh)
+    await pocket.close()
+
+
+async def test_what_lies_longest_in_the_lane_gets_the_next_tokens_whoever_asked_first() -> None:
+    bucket, order = Generous(), list[int]()
+    bucket.open.clear()
+    pocket = Pocket(bucket, ManualClock(), "gateway", Rate(100, 20), Priority.BULK, "w1", LimitOptions())
+
+    async def batch(written_ms: int) -> None:
+        await pocket.take(1, wait_s=5, rank=written_ms)
+        order.append(written_ms)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as batches:
+        for written_ms in (90, 30, 10, 20):
+            batches.create_task(batch(written_ms))
+        await asyncio.sleep(0)  # the first asks the bucket; the others wait
+        bucket.open.set()
+    assert order == [90, 10, 20, 30]
     await pocket.close()

@@ -18,21 +18,21 @@ from tests.simulation.__main__ import one_seed
 from tests.simulation.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-RUNS = 60
-LONG_RUNS = 1_000
+RUNS, LONG_RUNS = 40, 1_000
+"""The same seeds each time: a red run is the change's, not chance's. `make simulate-faults FIRST=` goes further."""
 FOUND_WITHIN = 200
 
 
 @pytest.mark.timeout(600)
 def test_no_promise_is_broken_whatever_goes_wrong() -> None:
-    """Seeds that once failed come first, then new ones with every commit."""
-    _all_kept([*results.failed_before(), *_of_this_commit(RUNS)])
+    """Seeds that once failed come first."""
+    _all_kept([*results.failed_before(), *range(1, RUNS + 1)])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_no_promise_is_broken_in_a_thousand_runs() -> None:
-    _all_kept([seed + RUNS for seed in _of_this_commit(LONG_RUNS)])
+    _all_kept([*range(RUNS + 1, RUNS + LONG_RUNS + 1)])
 
 
 def test_a_run_has_the_size_that_its_results_speak_of() -> None:
@@ -62,13 +62,6 @@ def _all_kept(seeds: list[int]) -> None:
         f"python -m tests.simulation --seed {result.seed}: {result.broken[0]}" for result in found if result.broken
     ]
     assert not broken, "\n".join(broken)
-
-
-def _of_this_commit(count: int) -> range:
-    asked = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    first = int(told or "1", 16)
-    return range(first, first + count)
 
 
 def _elsewhere(seed: int) -> Any:

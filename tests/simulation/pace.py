@@ -22,6 +22,7 @@ RECOVERY_S = 16.0
 PIECES_AHEAD = 12
 """So many pieces of a running campaign may be let go after another one was accepted and before its first one."""
 NOTICED_S = 1.0
+TOGETHER_S = 0.1
 
 
 def rate_kept(happened: Happened) -> Iterator[str]:
@@ -76,9 +77,13 @@ def small_ones_too(happened: Happened) -> Iterator[str]:
 
 
 def _let_go_before(pages: list[tuple[float, str]], running: Campaign, late: Campaign, since_s: float) -> int:
-    """Pieces of the running campaign after `since_s` and before the late one's first; 0 when that has none."""
+    """Pieces of the running campaign after `since_s` and before the late one's first; 0 when that has none.
+
+    Those of one look go together, and the first of these looks may have begun, and waited for Redis, before `since_s`.
+    """
     first_s = next((at_s for at_s, name in pages if name == late.id), 0.0)
-    return sum(since_s < at_s < first_s for at_s, name in pages if name == running.id)
+    between = [at_s for at_s, name in pages if name == running.id and since_s < at_s < first_s]
+    return sum(at_s > between[0] + TOGETHER_S for at_s in between)
 
 
 def _released(happened: Happened) -> list[tuple[float, str]]:

@@ -7,6 +7,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from deploy.simulators.callbacks import signature
 from tests.acceptance import deployment, people, webhooks
 from tests.acceptance.world import PUSH, SMS, World
@@ -69,6 +71,7 @@ async def test_reports_of_a_providers_own_kinds_stay_in_the_log_and_turn_nothing
     assert sum(reference.encode() in value for value in raw) == 4
 
 
+@pytest.mark.long
 async def test_reports_that_race_with_each_other_and_with_our_own_mark_leave_everyone_delivered(world: World) -> None:
     """P25: two webhooks for each of 500, posted at once while the calls themselves are still open."""
     size, seen = 500, set[str]()

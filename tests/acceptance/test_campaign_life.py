@@ -74,6 +74,7 @@ async def test_a_cancelled_campaign_ends_with_everyone_sent_to_or_cancelled_wher
         assert (await world.ask("POST", f"/v1/campaigns/{campaign}/{word}")).status == 409
 
 
+@pytest.mark.long
 async def test_a_pace_changed_in_mid_run_holds_from_then_on(world: World) -> None:
     slow_per_s = 50
     campaign, users = await _by_push(world, "news", 2_000, pace_per_s=slow_per_s)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import email
 import email.policy
 
+import pytest
+
 from schemas import codec
 from schemas.messages import Channel, Delivery, Priority
 from tests.acceptance import people
@@ -14,6 +16,7 @@ NAME = "O'Neil & Söns <b>"
 ESCAPED = "O&#39;Neil &amp; Söns &lt;b&gt;"
 
 
+@pytest.mark.long
 async def test_a_campaign_of_a_transactional_template_goes_into_the_transactional_lanes(world: World) -> None:
     """N26: on each of its channels, and into no lane of bulk."""
     users = [world.name(f"guest{number}") for number in range(5)]

@@ -7,6 +7,8 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from schemas import codec, keys
 from schemas.messages import Channel, Delivery, Priority
 from tests.acceptance import people
@@ -120,6 +122,7 @@ async def test_pages_released_again_reach_nobody_twice_and_count_nobody_twice(wo
     assert (now["status"], sum(now["outcomes"].values())) == (told["status"], 300)
 
 
+@pytest.mark.long
 async def test_callbacks_and_status_replayed_change_no_count(world: World) -> None:
     users = [world.name(f"reader{number}") for number in range(40)]
     campaign = await world.campaign("news", people.readers(users))

@@ -55,7 +55,7 @@ class Started:
         (folder / "stand_in.py").write_text(PROGRAM)
         self._forks = ForkClient("stand_in", (), self.logs / "fork-server.log")
         wanted = [roles.Role((word,), word, {"SERVES_AT": f"{word}:1"}) for word in words]
-        self.supervisor = Supervisor(wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2))
+        self.supervisor = Supervisor(wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2, stop_within_s=3))
 
     async def run(self, ready_within_s: float = 20) -> None:
         async with self._forks:

@@ -67,6 +67,7 @@ def broker(tmp_path: Path) -> Iterator[OwnBroker]:
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # it starts a broker twice
 async def test_engine_views_reads_and_writes_survive_a_broker_that_dies(broker: OwnBroker) -> None:
     settings = {"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": "500"}

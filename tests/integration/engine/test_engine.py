@@ -112,6 +112,7 @@ async def test_one_answer_too_large_for_the_log_takes_none_of_the_others_down(
     assert (letter.value, letter.header("tid-error-class")) == (b"500", b"too_large")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(90)
 async def test_a_topic_that_the_broker_learns_of_later_is_read_within_seconds(
     bench: Bench, create_topics: CreateTopics
@@ -189,6 +190,7 @@ async def test_a_deferred_record_comes_back_at_its_time_and_not_before(bench: Be
     assert due_ms <= seen_ms[1] <= due_ms + 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bench", [1], indirect=True)
 async def test_one_stuck_record_stops_the_reading_at_the_span_and_memory_stays_bounded(bench: Bench) -> None:
     """K17: one send hangs, a great many records lie behind it."""

@@ -51,6 +51,7 @@ async def test_waiting_records_go_on_at_their_time_and_unchanged(
         assert due_ms <= record.timestamp_ms <= due_ms + 2_000
 
 
+@pytest.mark.long
 async def test_a_record_goes_on_at_its_time_although_its_partition_changed_hands_before(
     bench: Bench, create_topics: CreateTopics
 ) -> None:

@@ -30,6 +30,7 @@ async def crew(redis_url: str, tmp_path: Path) -> AsyncIterator[Crew]:
         await (client.delete(keys.REDIS_EPOCH) if before is None else client.set(keys.REDIS_EPOCH, before))
 
 
+@pytest.mark.long
 async def test_whoever_waits_for_the_rate_is_claimed_and_sent_once_although_their_partition_changes_hands(
     bench: Bench, crew: Crew, create_topics: CreateTopics
 ) -> None:

@@ -114,9 +114,8 @@ async def test_work_that_takes_longer_than_the_poll_limit_keeps_its_partitions(b
     assert len(handler.got) == 400
 
 
-@pytest.mark.parametrize(
-    "times", [pytest.param(5), pytest.param(30, marks=(pytest.mark.long, pytest.mark.timeout(300)))]
-)
+@pytest.mark.parametrize("times", [pytest.param(5), pytest.param(30, marks=pytest.mark.timeout(300))])
+@pytest.mark.long
 async def test_an_idle_lane_commits_nothing_beyond_its_end(bench: Bench, times: int) -> None:
     """K18: one record, many rebalances."""
     await bench.write(b"only", partition=0)
@@ -129,6 +128,7 @@ async def test_an_idle_lane_commits_nothing_beyond_its_end(bench: Bench, times: 
     assert handler.places() == [(0, 0)]
 
 
+@pytest.mark.long
 async def test_a_pause_does_not_outlive_its_assignment(bench: Bench) -> None:
     """A partition given away while it was paused is read again when it comes back."""
     await bench.write(*(b"%d" % n for n in range(4_000)), partition=0)

@@ -52,6 +52,7 @@ async def own_bench(broker: OwnBroker, redis_url: str, tmp_path: Path) -> AsyncI
         yield bench
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_rows_that_the_broker_never_acknowledged_are_what_a_replay_makes_of_them(
     own_bench: Bench, broker: OwnBroker

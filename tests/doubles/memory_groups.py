@@ -95,6 +95,10 @@ class MemoryGroups:
         """What was committed."""
         return self._groups[group].offsets
 
+    def behind(self, end: Callable[[str, int], int]) -> list[Place]:
+        """Of all groups: where not everything before the end is committed. Who never commits anything does not count."""
+        return [place for group in self._groups.values() for place in group.behind(end)]
+
     def rebalance(self, group: str) -> None:
         """Partitions move among the members that are there."""
         self._groups[group].assign(afresh=True)
@@ -112,6 +116,11 @@ class _Group:
         self._wanted: dict[Place, Membership] = {}
         self.members: list[Membership] = []
         self.offsets: dict[Place, Committed] = {}
+
+    def behind(self, end: Callable[[str, int], int]) -> list[Place]:
+        if not self.offsets:
+            return []
+        return [place for place in self._places if self.offsets.get(place, Committed(0)).offset < end(*place)]
 
     def join(self, reader: Reader, instance: str) -> Membership:
         member = Membership(self, reader, instance, contextvars.copy_context())

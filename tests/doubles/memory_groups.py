@@ -96,7 +96,7 @@ class MemoryGroups:
         return self._groups[group].offsets
 
     def behind(self, end: Callable[[str, int], int]) -> list[Place]:
-        """Of all groups: where not everything before the end is committed. Who never commits anything does not count."""
+        """Where not all before the end is committed, of all groups but those that never commit anything."""
         return [place for group in self._groups.values() for place in group.behind(end)]
 
     def rebalance(self, group: str) -> None:

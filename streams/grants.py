@@ -1,7 +1,7 @@
 """The pace of bulk singles: `route bulk` spends tokens that `dispatch` grants, lane by lane and tenant by tenant.
 
 `route bulk` says how many it wants and takes what is there; dispatch sees the wish, lets it take part in
-the same round robin as campaigns, and tops the tokens up. Wishes and tokens end by themselves.
+the same turns as campaigns, and tops the tokens up. Wishes and tokens end by themselves.
 """
 
 from __future__ import annotations

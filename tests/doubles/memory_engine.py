@@ -1,7 +1,7 @@
 """The product's engine on a log in memory: all of `consumers/engine.py`, with another side to Kafka.
 
 What stands for `consumers/loop/kafka_side.py` reads, answers rebalances and commits on the engine's own event loop,
-without a thread. Contract: `tests/contract/test_engine_log.py`.
+without a thread. Contract: `tests/contract/test_engine_in_memory.py`.
 """
 
 from __future__ import annotations

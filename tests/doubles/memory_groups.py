@@ -2,7 +2,7 @@
 
 As the broker does it for cooperative members: a partition that moves is first given up by its owner, then handed to
 the next one; only a member whose session ran out loses its partitions without being asked, and its commits are
-refused from then on. Contract: `tests/contract/test_engine_log.py`.
+refused from then on. Contract: `tests/contract/test_engine_in_memory.py`.
 """
 
 from __future__ import annotations

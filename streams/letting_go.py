@@ -74,9 +74,7 @@ class Piece:
 class LettingGo:
     """Makes records of what is due in `holds`. rows: see `streams/went_before.py`."""
 
-    def __init__(
-        self, held: Holds, reader: LogReader, pages: PageReader, topics: Topics, rows: StatusReads | None = None
-    ) -> None:
+    def __init__(self, held: Holds, reader: LogReader, pages: PageReader, topics: Topics, rows: StatusReads) -> None:
         self.holds = held
         self._went_before = WentBefore(rows)
         self._reader = reader

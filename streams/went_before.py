@@ -23,27 +23,25 @@ _Rows = dict[tuple[str, str], Sequence[SlotView | None]]
 
 
 class WentBefore:
-    """rows None: nobody can be asked, so everything goes."""
+    """Asks the owners of rows."""
 
-    def __init__(self, rows: StatusReads | None) -> None:
+    def __init__(self, rows: StatusReads) -> None:
         self._rows = rows
 
     async def among(self, waiting: Sequence[tuple[Held, Delivery]], now_ms: int) -> list[bool | None]:
         """For each delivery whether it went before; None where that cannot be known now."""
-        if self._rows is None:
-            return [False] * len(waiting)
         old = [now_ms - (held.due_ms or held.held_at_ms) > CLAIMED_FOR_MS for held, _ in waiting]
         rows = await self._read(
-            self._rows, {(one.tenant, one.row) for (_, one), is_old in zip(waiting, old, strict=True) if is_old}
+            {(one.tenant, one.row) for (_, one), is_old in zip(waiting, old, strict=True) if is_old}
         )
         return [_went(rows, one) if is_old else False for (_, one), is_old in zip(waiting, old, strict=True)]
 
-    async def _read(self, rows: StatusReads, wanted: Collection[tuple[str, str]]) -> _Rows:
+    async def _read(self, wanted: Collection[tuple[str, str]]) -> _Rows:
         """Some of these rows; after one that nobody answers for no other is asked."""
         found: _Rows = {}
         for tenant, row in sorted(wanted)[:ROWS_A_LOOK]:
             try:
-                found[tenant, row] = await rows.row(tenant, row)
+                found[tenant, row] = await self._rows.row(tenant, row)
             except Transient:
                 break
         return found

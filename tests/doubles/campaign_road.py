@@ -27,6 +27,7 @@ from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
 from tests.doubles.status_road import TOPICS, StatusRoad, park
+from tests.doubles.stores import MemoryReads
 
 RATE = 1_000.0
 """Of every provider; bulk may have 700 of it, so a lane takes 14 pages of 250."""
@@ -46,7 +47,7 @@ class CampaignRoad(StatusRoad):
         self.served = served
         self.window = WHOLE_PAGES
         self.fans_out = True
-        self.rows: StatusReads | None = None
+        self.rows: StatusReads = MemoryReads()
 
     async def leader(self, epoch: int = 1, tails: Tails | None = None) -> Dispatch:
         """A new one, which knows what is in the log; with tails of its own it knows nothing before it runs."""

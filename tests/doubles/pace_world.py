@@ -29,6 +29,7 @@ from streams.page_reader import PageAt, PageReader, ReadAhead
 from streams.release import Candidate, Releases
 from tests.doubles.campaigns import request
 from tests.doubles.manual_clock import ManualClock
+from tests.doubles.stores import MemoryReads
 
 PARTITIONS = 4
 TICK_S = 0.05
@@ -125,7 +126,7 @@ class PaceWorld:
             self.topics,
             dict(tenants or {}),
             self.clock,
-            LettingGo(Holds(self.topics), reader, pages, self.topics),
+            LettingGo(Holds(self.topics), reader, pages, self.topics, MemoryReads()),
         )
 
     @property

@@ -237,7 +237,7 @@ async def status(ground: Ground) -> None:
 async def dispatch(ground: Ground) -> None:
     site, producer, clock = ground.site, ground.producer, ground.clock
     pages = PageReader(ground.reader, producer, ground.letters.letter, TOPICS)
-    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(TOPICS), ground.reader, pages, TOPICS)
+    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(TOPICS), ground.reader, pages, TOPICS, MemoryReads())
     grants, campaigns = Grants(ground.trips), Campaigns(TOPICS, POLICIES)
     counts = {spec.name: site.log.partitions_of(spec.name) for spec in TOPICS.specs()}
     backlog = Backlog(ground.reader, ground.trips, counts, clock, TOPICS.tiers_of_lanes())

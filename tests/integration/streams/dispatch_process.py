@@ -33,6 +33,7 @@ from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.tails import KafkaTails
 from streams.ticks import Ticks
+from tests.doubles.stores import MemoryReads
 
 RATE_PER_S = 400.0
 WHOLE_PAGES = Window(piece_s=60)
@@ -54,7 +55,7 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
     campaigns, grants = Campaigns(topics, POLICIES), Grants(trips)
     pages = PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics)
-    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(topics), reader, pages, topics)
+    ahead, letting_go = ReadAhead(pages), LettingGo(Holds(topics), reader, pages, topics, MemoryReads())
     backlog = Backlog(reader, trips, dict.fromkeys(topics.lanes(), 1), clock)
     releases = Releases(POLICIES, ahead, backlog, grants, rate, topics, {}, clock, letting_go, WHOLE_PAGES)
     await leadership.start()

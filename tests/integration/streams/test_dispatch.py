@@ -41,6 +41,7 @@ from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import WHOLE_PAGES
 from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.stores import MemoryReads
 
 TOPICS = Topics()
 LANE = TOPICS.lane(Channel.PUSH, "bulk")
@@ -74,7 +75,7 @@ class World:
         campaigns = Campaigns(TOPICS, POLICIES)
         pages = PageReader(self.log, self.log, park, TOPICS)
         ahead = ReadAhead(pages)
-        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS)
+        letting_go = LettingGo(Holds(TOPICS), self.log, pages, TOPICS, MemoryReads())
         backlog = Backlog(self.log, self.trips, dict.fromkeys(TOPICS.lanes(), 2), self.clock)
         grants = Grants(self.trips)
         releases = Releases(

@@ -62,15 +62,15 @@ class Doors:
     """What `deploy` hands over from other rooms. served: the channels that have a provider; others reach nobody.
 
     zones: tenant -> the time zone of users who have none (UTC for a tenant not named). rows: what became of requests
-    older than claims; None: they are judged by claims and plans alone.
+    older than claims.
     """
 
     check_event: CheckEvent
     park: Park
     profiles: Profiles
+    rows: StatusReads
     served: Collection[Channel] = planning.ALL_CHANNELS
     zones: Mapping[str, str] = field(default_factory=dict)
-    rows: StatusReads | None = None
 
 
 class _Timed(NamedTuple):
@@ -271,8 +271,6 @@ class Route:
 
     async def _unless_known(self, planned: _Planned, given: Done) -> Done:
         """Of what would go out, only what its row still waits for. Raises Transient while nobody can read the row."""
-        if self._doors.rows is None:
-            return given
         slot = await self._doors.rows.slot(planned.single.event.tenant, planned.single.address)
         if slot is None:
             return given

@@ -165,7 +165,7 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
     letters = DeadLetters(ground.topics, ground.clock)
     profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
     zones = {name: tenant.time_zone for name, tenant in settings.tenants.items()}
-    doors = Doors(check_event, letters.parked, profiles, shared.served(settings), zones, await shared.reads(ground))
+    doors = Doors(check_event, letters.parked, profiles, await shared.reads(ground), shared.served(settings), zones)
     handler = Route(
         entries,
         ground.policies,

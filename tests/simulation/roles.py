@@ -357,7 +357,7 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
     def check_event(event: NotificationRequested, now_ms: int) -> NotificationRequested:
         return requests.check_event(event, POLICIES, now_ms, limits)
 
-    doors = Doors(check_event, ground.letters.parked, ground.profiles, SERVED)
+    doors = Doors(check_event, ground.letters.parked, ground.profiles, MemoryReads(), SERVED)
     handler = Route(
         entries,
         POLICIES,

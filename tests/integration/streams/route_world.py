@@ -75,7 +75,7 @@ class World:
         }
         people = RedisProfiles(self.trips, self.epoch)
         doors = Doors(
-            check, DeadLetters(TOPICS, self.clock).parked, people, zones={"default": "Europe/Berlin"}, rows=self.rows
+            check, DeadLetters(TOPICS, self.clock).parked, people, self.rows, zones={"default": "Europe/Berlin"}
         )
         return Route(entries, POLICIES, doors, self.trips, self.epoch, TOPICS, IDS, self.clock, purse)
 

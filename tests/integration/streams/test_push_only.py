@@ -78,7 +78,7 @@ class World(CampaignRoad):
         profiles = RedisProfiles(trips, epoch)
         self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), served)
         entries = {TOPICS.requests("default"): Entry("default", "0a1b2c3d", Priority.TRANSACTIONAL)}
-        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, served)
+        doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, NoRows(), served)
         self.route = Route(entries, POLICIES, doors, trips, epoch, TOPICS, IDS, self.clock)
 
     def deliveries(self) -> list[Delivery]:

@@ -10,14 +10,16 @@ import zoneinfo
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
 from producers.callbacks import signatures
+from schemas import policies
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _PREFIX = re.compile(r"[A-Za-z0-9._-]*")
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 SCOPES = ("send", "campaigns", "users", "read", "operate")
 
 
@@ -39,6 +41,12 @@ def _zone(value: str) -> str:
         zoneinfo.ZoneInfo(value)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f'{value!r} is no time zone; write one like "Europe/Berlin"') from None
+    return value
+
+
+def _time_of_day(value: str) -> str:
+    if not _TIME_OF_DAY.fullmatch(value):
+        raise ValueError('is no time of day; write one from "00:00" to "23:59"')
     return value
 
 
@@ -74,7 +82,7 @@ Zone = Annotated[str, AfterValidator(_zone)]
 WebhookSecrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_as_list), AfterValidator(_webhook_secrets)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 ChannelName = Literal["push", "email", "sms", "inapp"]
 
 
@@ -201,24 +209,38 @@ class ApiKey(Section):
 
 
 class QuietHours(Section):
-    """From and to, in each user's own zone."""
+    """From and to, in each user's own zone; over midnight is the normal case."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     start: TimeOfDay = Field(alias="from")
     end: TimeOfDay = Field(alias="to")
 
+    @model_validator(mode="after")
+    def _has_length(self) -> QuietHours:
+        if self.start == self.end:
+            raise ValueError(f'{policies.NO_LENGTH}; write {{ from = "22:00", to = "08:00" }}, or leave it out')
+        return self
+
+
+class Caps(Section):
+    """How many one user may get."""
+
+    day: int = Field(ge=1)
+
 
 class Tenant(Section):
     """locale, time_zone: of users who have none. weight: its part of a lane's pace among tenants.
 
-    Accepted, without effect in this release: quiet_hours, budget_per_day.
+    caps: marketing messages that a user may get a day, over all templates.
+    Accepted, without effect in this release: quiet_hours, caps, budget_per_day.
     """
 
     time_zone: Zone = "UTC"
     locale: str = Field(default="en", pattern=r"^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*$")
     weight: float = Field(default=1, gt=0)
     quiet_hours: QuietHours | None = None
+    caps: Caps | None = None
     budget_per_day: dict[ChannelName, float] = {}
     keys: tuple[ApiKey, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What a template decides: class, channels, fallback, expiry, caps, what to do when the outcome is unknown.
+"""What a template decides: class, channels, fallback, expiry, quiet hours, caps, digest, what to do when in doubt.
 
 Read from `templates/<name>/template.toml`; `consumers/render.py` reads the texts beside it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from schemas.errors import Misconfigured
 from schemas.messages import Channel, Priority
@@ -21,6 +21,7 @@ MAX_EXPIRY_MS = 21 * 24 * HOUR_MS
 """Nothing may wait longer than the topics keep it."""
 TRANSACTIONAL_EXPIRY_MS = 20 * HOUR_MS
 MARKETING_EXPIRY_MS = 72 * HOUR_MS
+FALLBACK_AFTER_MS = 30_000
 
 
 class MessageClass(StrEnum):
@@ -37,9 +38,47 @@ class OnUnknown(StrEnum):
     RISK_LOSS = "risk_loss"
 
 
+class OverCap(StrEnum):
+    """What becomes of a message above its cap: dropped with its reason, or one of those that go out as one."""
+
+    DROP = "drop"
+    DIGEST = "digest"
+
+
+class ContentCheck(StrEnum):
+    """By what two messages to one user look alike: their template; their params too; or never."""
+
+    TEMPLATE = "template"
+    PARAMS = "params"
+    OFF = "off"
+
+
+class WhenRedisIsDown(StrEnum):
+    """Wait for it, or send by the address in the record: unclaimed, opt-outs unread."""
+
+    WAIT = "wait"
+    SEND = "send"
+
+
+class QuietWindow(NamedTuple):
+    """From and to, "HH:MM" in a user's own zone, unlike each other; over midnight is the normal case."""
+
+    begins: str
+    ends: str
+
+
+OFF: Literal["off"] = "off"
+"""Never quiet, whatever the tenant says."""
+NO_LENGTH = "quiet hours that end when they begin are none, or all of the day"
+
+
 @dataclass(frozen=True, slots=True)
 class TemplatePolicy:
-    """template.toml, checked. channels: all of these are sent; fallback: tried in order; at least one is given."""
+    """template.toml, checked. channels: all of these are sent; fallback: tried in order; at least one is given.
+
+    quiet_hours: None = the tenant's. digest_ms: for how long messages are gathered into one; 0 = each goes alone.
+    fallback_after_ms: how long its provider may be away before the next channel of `fallback` is tried.
+    """
 
     name: str
     message_class: MessageClass
@@ -47,8 +86,13 @@ class TemplatePolicy:
     fallback: tuple[Channel, ...] = ()
     expires_ms: int = 0
     caps: dict[str, int] = field(default_factory=dict)
-    content_check: str = "template"
+    content_check: ContentCheck = ContentCheck.TEMPLATE
     on_unknown: OnUnknown = OnUnknown.RISK_REPEAT
+    quiet_hours: QuietWindow | Literal["off"] | None = None
+    over_cap: OverCap = OverCap.DROP
+    digest_ms: int = 0
+    fallback_after_ms: int = FALLBACK_AFTER_MS
+    when_redis_is_down: WhenRedisIsDown = WhenRedisIsDown.WAIT
 
     def priority(self, requested: str) -> Priority:
         """The lane for a request: a request may lower the class (priority "bulk"), never raise it."""
@@ -68,7 +112,8 @@ Policies = dict[str, TemplatePolicy]
 
 POLICY_FILE = "template.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_UNITS_MS = {"m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _CHANNELS = ", ".join(f'"{channel}"' for channel in Channel)
 
 
@@ -135,7 +180,10 @@ def _settings(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[_Wrong]]
 
 def _relations(name: str, settings: Mapping[str, Any]) -> list[_Wrong]:
     """What is wrong between settings that are right by themselves."""
-    return list(_contradictions(name, settings["channels"], settings.get("fallback", ())))
+    return [
+        *_contradictions(name, settings["channels"], settings.get("fallback", ())),
+        *_without_effect(settings),
+    ]
 
 
 def _contradictions(name: str, channels: tuple[Channel, ...], fallback: tuple[Channel, ...]) -> Iterator[_Wrong]:
@@ -152,6 +200,23 @@ def _contradictions(name: str, channels: tuple[Channel, ...], fallback: tuple[Ch
             yield _Wrong(
                 "fallback", f'fallback: goes round in a circle: "{channel}" is in channels already; remove it here'
             )
+
+
+def _without_effect(settings: Mapping[str, Any]) -> Iterator[_Wrong]:
+    """What this template would never do, however it is written: its author expects otherwise."""
+    is_transactional = settings["message_class"] is MessageClass.TRANSACTIONAL
+    expires_ms = settings.get("expires_ms") or (TRANSACTIONAL_EXPIRY_MS if is_transactional else MARKETING_EXPIRY_MS)
+    if is_transactional and isinstance(settings.get("quiet_hours"), QuietWindow):
+        text = 'quiet_hours: a transactional template goes at any hour; remove it here, or write class = "marketing"'
+        yield _Wrong("quiet_hours", text)
+    if not is_transactional and settings.get("when_redis_is_down") is WhenRedisIsDown.SEND:
+        text = 'when_redis_is_down: "send" is for transactional templates: opt-outs cannot be read; write "wait"'
+        yield _Wrong("when_redis_is_down", text)
+    if "fallback_after_ms" in settings and not (is_transactional and settings.get("fallback")):
+        text = "fallback_after: only a transactional template with a fallback list changes over; remove it here"
+        yield _Wrong("fallback_after", text)
+    if settings.get("digest_ms", 0) >= expires_ms:
+        yield _Wrong("digest", "digest: messages would expire before they are gathered; write less than expires")
 
 
 def _choice(kind: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
@@ -171,13 +236,32 @@ def _channels(key: str, value: Any) -> tuple[Channel, ...]:
     return tuple(Channel(channel) for channel in value)
 
 
-def _duration_ms(key: str, value: Any) -> int:
-    found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", value) if isinstance(value, str) else None
-    if found is None:
-        raise _Wrong(key, f'{key}: {value!r}; write minutes, hours or days like "30m", "20h" or "3d"')
-    if (length_ms := int(found[1]) * _UNITS_MS[found[2]]) > MAX_EXPIRY_MS:
-        raise _Wrong(key, f'{key}: {value!r} is longer than messages are kept; write at most "21d"')
-    return length_ms
+def _duration_ms(units: str, example: str) -> Callable[[str, Any], int]:
+    """units: the letters that may be used of _UNITS_MS. example: what the author is told to write."""
+
+    def read(key: str, value: Any) -> int:
+        found = re.fullmatch(rf"([1-9][0-9]{{0,6}})([{units}])", value) if isinstance(value, str) else None
+        if found is None:
+            raise _Wrong(key, f"{key}: {value!r}; write {example}")
+        if (length_ms := int(found[1]) * _UNITS_MS[found[2]]) > MAX_EXPIRY_MS:
+            raise _Wrong(key, f'{key}: {value!r} is longer than messages are kept; write at most "21d"')
+        return length_ms
+
+    return read
+
+
+def _quiet_hours(key: str, value: Any) -> QuietWindow | Literal["off"]:
+    if value == OFF:
+        return OFF
+    example = f'write {{ from = "22:00", to = "08:00" }}, or "{OFF}" for never'
+    if not isinstance(value, dict) or value.keys() != {"from", "to"}:
+        raise _Wrong(key, f"{key}: {value!r}; {example}")
+    begins, ends = value["from"], value["to"]
+    if not all(isinstance(time, str) and _TIME_OF_DAY.fullmatch(time) for time in (begins, ends)):
+        raise _Wrong(key, f"{key}: {value!r}; {example}")
+    if begins == ends:
+        raise _Wrong(key, f"{key}: {NO_LENGTH}; {example}")
+    return QuietWindow(begins, ends)
 
 
 def _caps(key: str, value: Any) -> dict[str, int]:
@@ -191,20 +275,19 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-class _ContentCheck(StrEnum):
-    TEMPLATE = "template"
-    PARAMS = "params"
-    OFF = "off"
-
-
 _READERS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "class": ("message_class", _choice(MessageClass)),
     "channels": ("channels", _channels),
     "fallback": ("fallback", _channels),
-    "expires": ("expires_ms", _duration_ms),
+    "expires": ("expires_ms", _duration_ms("mhd", 'minutes, hours or days like "30m", "20h" or "3d"')),
+    "quiet_hours": ("quiet_hours", _quiet_hours),
     "caps": ("caps", _caps),
-    "content_check": ("content_check", _choice(_ContentCheck)),
+    "over_cap": ("over_cap", _choice(OverCap)),
+    "digest": ("digest_ms", _duration_ms("smh", 'seconds, minutes or hours like "30s", "5m" or "1h"')),
+    "content_check": ("content_check", _choice(ContentCheck)),
+    "fallback_after": ("fallback_after_ms", _duration_ms("smh", 'seconds, minutes or hours like "30s" or "2m"')),
     "on_unknown": ("on_unknown", _choice(OnUnknown)),
+    "when_redis_is_down": ("when_redis_is_down", _choice(WhenRedisIsDown)),
 }
 """Key in the file -> field of TemplatePolicy and how it is read."""
 

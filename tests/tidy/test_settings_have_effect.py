@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from deploy import reference, sections
 from tests.tidy.house import ROOT
 
-SAID_TO_HAVE_NONE = {"Tenant.quiet_hours", "Tenant.budget_per_day", "Provider.prices"}
-TAKEN_WHOLE = {"QuietHours"}
+SAID_TO_HAVE_NONE = {"Tenant.quiet_hours", "Tenant.caps", "Tenant.budget_per_day", "Provider.prices"}
+TAKEN_WHOLE = {"QuietHours", "Caps"}
 
 
 def fields() -> Iterator[tuple[str, str]]:

@@ -8,7 +8,18 @@ import pytest
 
 from schemas.errors import Misconfigured
 from schemas.messages import Channel, Priority
-from schemas.policies import HOUR_MS, MessageClass, OnUnknown, TemplatePolicy, read_policies
+from schemas.policies import (
+    HOUR_MS,
+    OFF,
+    ContentCheck,
+    MessageClass,
+    OnUnknown,
+    OverCap,
+    QuietWindow,
+    TemplatePolicy,
+    WhenRedisIsDown,
+    read_policies,
+)
 
 
 def write(path: Path, name: str, text: str) -> Path:
@@ -26,6 +37,11 @@ expires = "30m"
 caps = { day = 3 }
 content_check = "params"
 on_unknown = "risk_loss"
+quiet_hours = "off"
+over_cap = "digest"
+digest = "5m"
+fallback_after = "45s"
+when_redis_is_down = "send"
 """
     assert read_policies(write(tmp_path, "receipt", text)) == {
         "receipt": TemplatePolicy(
@@ -35,8 +51,13 @@ on_unknown = "risk_loss"
             (Channel.SMS,),
             HOUR_MS // 2,
             {"day": 3},
-            "params",
+            ContentCheck.PARAMS,
             OnUnknown.RISK_LOSS,
+            OFF,
+            OverCap.DIGEST,
+            300_000,
+            45_000,
+            WhenRedisIsDown.SEND,
         )
     }
 
@@ -46,6 +67,26 @@ def test_a_template_without_a_class_is_marketing_and_lives_three_days(tmp_path: 
     assert policy.message_class is MessageClass.MARKETING
     assert policy.expiry_ms() == 72 * HOUR_MS
     assert policy.priority("") is Priority.BULK
+
+
+def test_what_a_template_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
+    policy = read_policies(write(tmp_path, "sale", 'channels = ["push"]'))["sale"]
+    assert (policy.quiet_hours, policy.over_cap, policy.digest_ms) == (None, OverCap.DROP, 0)
+    assert (policy.content_check, policy.when_redis_is_down) == (ContentCheck.TEMPLATE, WhenRedisIsDown.WAIT)
+    assert policy.fallback_after_ms == 30_000
+
+
+@pytest.mark.parametrize(
+    ("written", "window"),
+    [
+        ('quiet_hours = { from = "22:00", to = "08:00" }', QuietWindow("22:00", "08:00")),
+        ('[quiet_hours]\nfrom = "00:00"\nto = "23:59"', QuietWindow("00:00", "23:59")),
+        ('quiet_hours = "off"', OFF),
+    ],
+)
+def test_quiet_hours_are_a_window_or_off(tmp_path: Path, written: str, window: QuietWindow | str) -> None:
+    policies = read_policies(write(tmp_path, "sale", f'channels = ["push"]\n{written}'))
+    assert policies["sale"].quiet_hours == window
 
 
 def test_a_template_may_have_only_a_fallback_list(tmp_path: Path) -> None:
@@ -80,6 +121,26 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
         ('channels = ["push"]\ncaps.day = true', 2, "{ day = 3 }"),
         ('channels = ["push"]\ncontent_check = "none"', 2, "template, params, off"),
         ('channels = ["push"]\non_unknown = "retry"', 2, "risk_repeat, risk_loss"),
+        ('channels = ["push"]\nquiet_hours = { from = "22:00", to = "22:00" }', 2, "are none, or all of the day"),
+        ('channels = ["push"]\nquiet_hours = { from = "00:00", to = "24:00" }', 2, 'from = "22:00", to = "08:00"'),
+        ('channels = ["push"]\nquiet_hours = { from = "22:00" }', 2, 'from = "22:00", to = "08:00"'),
+        ('channels = ["push"]\n[quiet_hours]\nfrom = "9:00"\nto = "10:00"', 2, 'from = "22:00", to = "08:00"'),
+        ('channels = ["push"]\nquiet_hours = false', 2, 'or "off" for never'),
+        (
+            'class = "transactional"\nchannels = ["push"]\nquiet_hours = { from = "22:00", to = "08:00" }',
+            3,
+            'remove it here, or write class = "marketing"',
+        ),
+        ('channels = ["push"]\nover_cap = "queue"', 2, "drop, digest"),
+        ('channels = ["push"]\ndigest = "soon"', 2, '"30s", "5m" or "1h"'),
+        ('channels = ["push"]\ndigest = "0s"', 2, '"30s", "5m" or "1h"'),
+        ('channels = ["push"]\nexpires = "5m"\ndigest = "5m"', 3, "write less than expires"),
+        ('channels = ["push"]\ndigest = "72h"', 2, "write less than expires"),
+        ('channels = ["push"]\nfallback_after = 30', 2, '"30s" or "2m"'),
+        ('channels = ["push"]\nfallback = ["sms"]\nfallback_after = "30s"', 3, "only a transactional template"),
+        ('class = "transactional"\nchannels = ["push"]\nfallback_after = "1m"', 3, "with a fallback list"),
+        ('channels = ["push"]\nwhen_redis_is_down = "drop"', 2, "wait, send"),
+        ('channels = ["push"]\nwhen_redis_is_down = "send"', 2, 'write "wait"'),
         ('channels = ["push"]\nchanel = "sms"', 2, "there are class, channels"),
         ('channels = ["push"]\nclass = ', 2, "not TOML"),
     ],

@@ -17,7 +17,7 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 
-local all, bulk, filled = half, half * (1 - reserved), now_us
+local all, bulk, filled = half, half, now_us
 local workers, others, others_of_class = 1, 0, 0
 local fields = redis.call('HGETALL', KEYS[1])
 local stored = {}
@@ -41,7 +41,8 @@ end
 if stored.t then
   local passed_s = math.max(0, now_us - stored.t) / 1000000
   all = math.min(half, stored.a + rate * passed_s)
-  bulk = math.min(half * (1 - reserved), stored.b + rate * (1 - reserved) * passed_s)
+  -- A late worker gets all that the bucket of all may hold: what bulk misses while it is late it never gets again.
+  bulk = math.min(half, stored.b + rate * (1 - reserved) * passed_s)
   filled = math.max(now_us, stored.t)
 end
 

@@ -131,11 +131,11 @@ class MemoryRedis:
         now_ms, half, is_bulk = self._clock.now_ms(), burst / 2, kind == "bulk"
         found = self._hash(key)
         workers, others, others_of_kind = self._others(found, worker, kind, now_ms)
-        everything, bulk, filled_us = half, half * (1 - reserved), now_ms * 1000
+        everything, bulk, filled_us = half, half, now_ms * 1000
         if b"t" in found:
             passed_s = max(0, now_ms * 1000 - int(found[b"t"])) / 1_000_000
             everything = min(half, float(found[b"a"]) + rate * passed_s)
-            bulk = min(half * (1 - reserved), float(found[b"b"]) + rate * (1 - reserved) * passed_s)
+            bulk = min(half, float(found[b"b"]) + rate * (1 - reserved) * passed_s)
             filled_us = max(filled_us, int(found[b"t"]))
         tokens, own_rate, room = everything, rate, half
         if is_bulk:

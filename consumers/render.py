@@ -18,7 +18,7 @@ from jinja2 import FileSystemLoader, Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import TemplateError
 
 from consumers.sandbox import Sandbox, TooMuch, measured_concat
-from schemas import metrics
+from schemas import metrics, sms_segments
 from schemas.content import Content
 from schemas.errors import Misconfigured, Poison
 from schemas.messages import Channel, Delivery
@@ -27,15 +27,23 @@ from schemas.reasons import ParkReason
 BLOCKS = ("subject", "title", "text", "html", "data")
 _ONE_LINE = frozenset({"subject", "title"})
 DETAIL_MAX = 200
+SMS_SEGMENTS_MAX = 12
+"""At most 804 characters in any script, 1,836 in Latin: beyond is a template gone wrong, and dear."""
 
 Render = Callable[[Any], Iterator[str]]
 
 
 class Renderer:
-    """All templates, compiled. default_locales: tenant -> locale for those whose own has no text."""
+    """All templates, compiled. default_locales: tenant -> locale for those whose own has no text.
 
-    def __init__(self, folder: Path, default_locales: Mapping[str, str]) -> None:
+    sms_segments_max: an SMS is never shortened, nor cut by us (the provider cuts it into segments); a longer one fails.
+    """
+
+    def __init__(
+        self, folder: Path, default_locales: Mapping[str, str], sms_segments_max: int = SMS_SEGMENTS_MAX
+    ) -> None:
         self._default_locales = default_locales
+        self._sms_segments_max = sms_segments_max
         self._sheets = _load(folder)
         self._chosen: dict[tuple[str, str, str, str], _Sheet] = {}
 
@@ -46,7 +54,7 @@ class Renderer:
         values["user_id"] = delivery.user_id
         values["locale"] = spoken
         try:
-            return sheet.content(values)
+            content = sheet.content(values)
         except (
             TemplateError,
             ArithmeticError,
@@ -58,6 +66,16 @@ class Renderer:
         ) as e:
             metrics.RENDER_FAILURES.labels(delivery.template).inc()
             raise Poison(ParkReason.TEMPLATE_ERROR, f"{sheet.path}: {_told(e)}") from e
+        if delivery.channel is Channel.SMS:
+            self._check_length(delivery, sheet, content)
+        return content
+
+    def _check_length(self, delivery: Delivery, sheet: _Sheet, content: Content) -> None:
+        segments, most = sms_segments.count(content.text).segments, self._sms_segments_max
+        if segments > most:
+            metrics.RENDER_FAILURES.labels(delivery.template).inc()
+            text = f"{sheet.path}: the text fills {segments} SMS segments; at most {most} ([sending] sms_segments_max)"
+            raise Poison(ParkReason.TEMPLATE_ERROR, text)
 
     def _sheet(self, delivery: Delivery, locale: str) -> tuple[_Sheet, str]:
         wish = (delivery.template, str(delivery.channel), delivery.tenant, locale)

@@ -250,7 +250,8 @@ class Sending(Section):
 
     bulk_share: the part of a provider's rate that bulk may use. retry_share: retries among a provider's sends.
     tries: calls of one delivery that count; retry_base_s, retry_cap_s: the longest wait after the first failure, and
-    after any. in_flight: deliveries a worker handles at the same time, per lane.
+    after any. in_flight: deliveries a worker handles at the same time, per lane. sms_segments_max: an SMS is never
+    shortened; one that fills more segments fails.
     """
 
     lease_s: Seconds = 30.0
@@ -263,6 +264,7 @@ class Sending(Section):
     retry_cap_s: Seconds = 300.0
     in_flight: int = Field(default=1000, ge=1, le=20_000)
     batch: int = Field(default=200, ge=1, le=1000)
+    sms_segments_max: int = Field(default=12, ge=1, le=255)
 
 
 class Tiers(Section):

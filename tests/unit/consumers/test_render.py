@@ -30,8 +30,9 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def text(folder: Path, body: str, **changes: Any) -> str:
-    return rendered(write(folder, "sms.de.j2", "{% block text %}" + body + "{% endblock %}"), **changes).text
+def text(folder: Path, body: str, channel: Channel = Channel.SMS, **changes: Any) -> str:
+    sheet = "{% block text %}" + body + "{% endblock %}"
+    return rendered(write(folder, f"{channel}.de.j2", sheet), channel=channel, **changes).text
 
 
 def refusal(folder: Path, body: str) -> str:
@@ -145,9 +146,30 @@ def test_a_slip_in_a_template_parks_one_record_and_leaves_the_worker_well(tmp_pa
 
 def test_long_but_lawful_work_is_done(tmp_path: Path) -> None:
     turns = MAX_TURNS - 10
-    assert len(text(tmp_path, "{% for i in range(" + str(turns) + ") %}x{% endfor %}")) == turns
-    assert len(text(tmp_path, "{{ 'x' * " + str(MAX_BYTES) + " }}")) == MAX_BYTES
+    assert len(text(tmp_path, "{% for i in range(" + str(turns) + ") %}x{% endfor %}", Channel.EMAIL)) == turns
+    assert len(text(tmp_path, "{{ 'x' * " + str(MAX_BYTES) + " }}", Channel.EMAIL)) == MAX_BYTES
     assert text(tmp_path, "{{ '%.2f' | format(3) }} {{ ['a', 'b'] | join(', ') }} {{ 'a' ~ 1 }}") == "3.00 a, b a1"
+
+
+FAMILY = "👨‍👩‍👧‍👦"
+LINK = "https://shop.example.org/orders/4711?from=sms"
+
+
+@pytest.mark.parametrize("before", [*range(50, 72), *range(660, 672)])
+def test_an_sms_is_never_shortened_wherever_a_link_and_a_family_fall(tmp_path: Path, before: int) -> None:
+    """N52: 700 characters, the family and the link across every border of a segment."""
+    whole = ("я" * before + FAMILY + LINK)[:700].ljust(700, "я")
+    assert text(tmp_path, whole) == whole
+
+
+def test_an_sms_of_more_segments_than_the_limit_fails_with_both_numbers(tmp_path: Path) -> None:
+    assert len(text(tmp_path, "я" * 804)) == 804
+    assert "welcome/sms.de.j2: the text fills 13 SMS segments; at most 12 (" in refusal(tmp_path, "я" * 803 + FAMILY)
+
+
+def test_a_mail_a_push_or_an_inbox_message_has_no_segments(tmp_path: Path) -> None:
+    for channel in (Channel.EMAIL, Channel.PUSH, Channel.INAPP):
+        assert len(text(tmp_path, "я" * 5_000, channel)) == 5_000
 
 
 def test_every_rendering_has_its_own_count(tmp_path: Path) -> None:

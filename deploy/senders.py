@@ -98,7 +98,12 @@ async def _worker(
     budget = RetryBudget(share=settings.sending.retry_share)
     judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings))
     locales = {name: tenant.locale for name, tenant in settings.tenants.items()}
-    rules = Rules(ground.policies, Renderer(settings.templates.path, locales, settings.sending.sms_segments_max), controls.order, judge.judge)
+    rules = Rules(
+        ground.policies,
+        Renderer(settings.templates.path, locales, settings.sending.sms_segments_max),
+        controls.order,
+        judge.judge,
+    )
     letters = DeadLetters(ground.topics, ground.clock)
     return LaneWorker(
         seats,

@@ -132,6 +132,8 @@ class Announcer:
     def _later(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
         call = _next_call(delivery, verdict, numbers)
         later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1)
+        if verdict.is_unknown:
+            later = replace(later, doubted_at=verdict.provider, doubted_at_ms=verdict.at_ms)
         if verdict.kind is EventKind.HELD:
             held = Held(delivery.tenant, verdict.until_ms, verdict.reason, later.hop, verdict.at_ms, delivery=later)
             return hold.delivery_record(self._topics, held, _carried(record.headers))
@@ -150,6 +152,8 @@ class Announcer:
             hop=delivery.hop + 1,
             siblings=(),
             fallback=delivery.fallback[1:],
+            doubted_at="",
+            doubted_at_ms=0,
             released_at_ms=now_ms,
         )
         topic = self._topics.lane(channel, delivery.priority)

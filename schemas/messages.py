@@ -196,6 +196,7 @@ class Delivery:
     tries counts calls that count against the limit; generation rises only by a redrive; hop rises with every
     lane, tier or hold it is put into. siblings are the plan's other deliveries ("channel" or "channel/device").
     fallback: channels still to try when this one cannot be reached.
+    doubted_at, doubted_at_ms: the provider of its newest call of which nobody knows what came, and when that was.
     """
 
     tenant: str
@@ -221,6 +222,8 @@ class Delivery:
     tries: int = 0
     siblings: tuple[str, ...] = ()
     fallback: tuple[Channel, ...] = ()
+    doubted_at: str = ""
+    doubted_at_ms: int = 0
     force: bool = False
 
 

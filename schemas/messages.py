@@ -53,7 +53,8 @@ class NotificationRequested:
     """An accepted single request. event_id is the Idempotency-Key (or the publisher's own event id).
 
     channels empty: those of the template. priority: "" or "bulk". send_at_local: "HH:MM" in the
-    user's zone, send_on: "YYYY-MM-DD" or "". A redrive or move keeps `origin_row`/`origin_slot`.
+    user's zone, send_on: "YYYY-MM-DD" or "". A redrive or move keeps `origin_row`/`origin_slot`. digest_of: how many
+    messages go out as this one (`streams/digests.py`); 0 = it is a message of its own.
     """
 
     tenant: str
@@ -72,6 +73,7 @@ class NotificationRequested:
     accepted_at_ms: int = 0
     origin_row: str = ""
     origin_slot: int = 0
+    digest_of: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class Delivery:
     lane, tier or hold it is put into. siblings are the plan's other deliveries ("channel" or "channel/device").
     fallback: channels still to try when this one cannot be reached.
     doubted_at, doubted_at_ms: the provider of its newest call of which nobody knows what came, and when that was.
+    digest_of: how many messages go out as this one; 0 = it is a message of its own.
     """
 
     tenant: str
@@ -224,6 +227,7 @@ class Delivery:
     fallback: tuple[Channel, ...] = ()
     doubted_at: str = ""
     doubted_at_ms: int = 0
+    digest_of: int = 0
     force: bool = False
 
 

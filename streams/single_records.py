@@ -131,4 +131,5 @@ def _delivery(single: Single, plan: Plan, index: int, released_at_ms: int) -> De
         siblings=plan.siblings(index),
         fallback=plan.fallback,
         force=event.force,
+        digest_of=event.digest_of,
     )

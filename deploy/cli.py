@@ -160,6 +160,12 @@ def forward(config: Config = None) -> None:
     _run_role("facing_out", "forward", config)
 
 
+@app.command()
+def reconcile(config: Config = None) -> None:
+    """What was sent long ago without a word: ask the provider, or mark it."""
+    _run_role("facing_across", "reconcile", config)
+
+
 @app.command("up")
 def up_(config: Config = None) -> None:
     """Run everything on this machine."""
@@ -370,6 +376,30 @@ def campaigns_weight(
     from deploy.commands import campaigns as command
 
     _show_campaign(command.change(command.Door(_api_address(config, url), key), campaign, weight=weight), as_json)
+
+
+@app.command()
+def explain(
+    notification: Annotated[
+        str, typer.Argument(metavar="[NOTIFICATION]", help="Its id, or the id of one of its deliveries.")
+    ] = "",
+    campaign: Annotated[str, typer.Option(help="With --user: that recipient of the campaign.")] = "",
+    user: Annotated[str, typer.Option(help="With --campaign.")] = "",
+    config: Config = None,
+    url: Url = "",
+    key: Annotated[str, typer.Option(envvar="TIDINGS_API_KEY", help="An API key with the scope read.")] = "",
+    as_json: Json = False,
+) -> None:
+    """The whole story of one message in plain words: what was decided, why it waits, what is next."""
+    from deploy.commands import campaigns as doors
+    from deploy.commands import explain as command
+
+    where = command.path(notification, campaign, user)
+    answer = asyncio.run(command.told(doors.Door(_api_address(config, url), key), where))
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        command.show(answer, out)
 
 
 def _order_campaign(word: str, campaign: str, api: str, key: str, as_json: bool) -> None:

@@ -29,6 +29,7 @@ ONE_OF_EACH = (
     ("streams", "fan_out"),
     ("streams", "status"),
     ("forward",),
+    ("reconcile",),
 )
 
 SERVING = ("api", "callbacks")

@@ -182,6 +182,8 @@ class Provider(Section):
 
     source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
     concurrency: calls at the same time from one worker. ca: file of the authority.
+    status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
+    processes; without it a tenth of rate_per_s.
     Accepted, without effect in this release: prices (money per SMS segment or message, by the number's country).
     """
 
@@ -198,6 +200,8 @@ class Provider(Section):
     concurrency: int = Field(default=256, ge=1, le=10_000)
     require_tls: bool = False
     ca: str = ""
+    status_url: str = ""
+    status_per_s: float | None = Field(default=None, gt=0)
     prices: dict[str, float] = {}
 
 
@@ -298,6 +302,14 @@ class Dispatch(Section):
     backlog_min_s: Seconds = 2.0
     backlog_max_s: Seconds = 5.0
     session_s: Seconds = 10.0
+
+
+class Reconcile(Section):
+    """after: how long a provider that promises reports (one with a callback_secret) may be silent about a message; then
+    it is asked, or the delivery becomes `unconfirmed`. Other providers are never asked, nor their deliveries marked.
+    """
+
+    after: Seconds = 3600.0
 
 
 class Up(Section):

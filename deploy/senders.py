@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 
 from consumers import calling
 from consumers.breaker import Breaker, BreakerOptions, Gate
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
+from consumers.inquiries import Inquiries
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
-from consumers.limits import LimitOptions, Pocket, Rate
+from consumers.limits import LEAST_BURST, LimitOptions, Pocket, Rate
 from consumers.loop.handout import HandoutOptions
 from consumers.progress import ProgressWriter
 from consumers.providers.contract import Provider
 from consumers.providers.http import HttpOptions, HttpProvider
 from consumers.providers.http_pool import PoolOptions
+from consumers.providers.http_status import HttpStatus
 from consumers.providers.inapp import InappProvider
 from consumers.providers.smtp import SmtpOptions, SmtpProvider
 from consumers.render import Renderer
@@ -32,6 +35,7 @@ from retry_topics.ladder import LadderOptions
 from schemas.gaps import Gap
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
+from schemas.reports import StatusApi
 from schemas.trips import Trips
 from streams.recipients import RedisProfiles, RedisSuppressions
 
@@ -126,6 +130,30 @@ def _waiting(gap: Gap) -> calling.Gap:
         gap(name)
 
     return passing
+
+
+def status_apis(ground: Ground) -> dict[str, StatusApi | None]:
+    """Providers that promise reports, each with where it can be asked for one, if anywhere."""
+    promising = {name: given for name, given in ground.settings.providers.items() if promises_reports(given)}
+    return {name: _inquiries(ground, name, given) if given.status_url else None for name, given in promising.items()}
+
+
+def promises_reports(given: sections.Provider) -> bool:
+    """Only kind http reports, and only with a secret are its reports taken."""
+    return given.kind == "http" and bool(given.callback_secret)
+
+
+def _inquiries(ground: Ground, name: str, given: sections.Provider) -> Inquiries:
+    """The pace of asking is kept as that of sending is, in a bucket of its own."""
+    api = HttpStatus(replace(_http(given), url=given.status_url), ground.clock)
+    ground.stack.push_async_callback(api.close)
+    per_s = given.status_per_s or given.rate_per_s / 10
+    rate = Rate(per_s, max(LEAST_BURST, round(per_s / 10)))
+    bucket = f"{name} status"
+    pocket = Pocket(
+        ground.trips("asking"), ground.clock, bucket, rate, Priority.TRANSACTIONAL, ground.instance, LimitOptions()
+    )
+    return Inquiries(name, api, pocket, ground.clock)
 
 
 def providers_of(settings: Settings, channel: Channel) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
 PRIORITIES = ("transactional", "bulk")
+LONGEST_SILENCE_S = 7 * 86_400.0
+"""Rows and states are kept for 30 days; a silence must end well before."""
 LONGEST_TIER_S = 3600.0
 """A delivery that is a day old is not sent any more: it must not lie in a tier for long."""
 NEEDS_PROVIDER = ("push", "email", "sms")
@@ -54,6 +56,7 @@ class Settings(BaseSettings):
     tiers: sections.Tiers = sections.Tiers()
     engine: sections.Engine = sections.Engine()
     dispatch: sections.Dispatch = sections.Dispatch()
+    reconcile: sections.Reconcile = sections.Reconcile()
     up: sections.Up = sections.Up()
     topic_prefix: sections.Prefix = ""
     region: str = Field(default="", max_length=32)
@@ -166,6 +169,9 @@ def _wrong_times(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("tiers", "10m"), f"tiers.10m ({tiers.ten_minutes:g}) must not be above {LONGEST_TIER_S:g}, an hour"
     if dispatch.backlog_min_s >= dispatch.backlog_max_s:
         yield ("dispatch", "backlog_max_s"), "dispatch.backlog_max_s must be above backlog_min_s"
+    if settings.reconcile.after > LONGEST_SILENCE_S:
+        text = f"reconcile.after ({settings.reconcile.after:g}) must not be above {LONGEST_SILENCE_S:g}, a week"
+        yield ("reconcile", "after"), text
     if sending.retry_base_s > sending.retry_cap_s:
         yield ("sending", "retry_cap_s"), "sending.retry_cap_s must not be below retry_base_s"
 
@@ -195,8 +201,22 @@ def _wrong_provider(provider: sections.Provider, deadline_s: float) -> Iterator[
     schemes = {"http": ("http://", "https://"), "smtp": ("smtp://", "smtps://")}[provider.kind]
     if not provider.url.startswith(schemes):
         yield "url", f"must begin with {' or '.join(schemes)}"
+    if provider.status_url:
+        yield from _wrong_status_url(provider)
+    elif provider.status_per_s is not None:
+        yield "status_per_s", "there is no status_url to ask; write one, or leave this out"
     if provider.kind == "smtp" and "@" not in provider.source:
         yield "from", 'mail needs a sender, like "Shop <news@example.org>"'
+
+
+def _wrong_status_url(provider: sections.Provider) -> Iterator[tuple[str, str]]:
+    if provider.kind != "http":
+        yield "status_url", f"a provider of kind {provider.kind} cannot be asked; leave it out"
+    elif not provider.status_url.startswith(("http://", "https://")):
+        yield "status_url", "must begin with http:// or https://"
+    elif not provider.callback_secret:
+        text = "nobody is asked about messages of which no report is promised; add callback_secret, or leave it out"
+        yield "status_url", text
 
 
 def _wrong_security(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:

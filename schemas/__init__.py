@@ -12,5 +12,5 @@ Who is reached how: `policies` (what a template decides), `contacts` (where a pe
 profile lies on its topic), `stores` (ports of what two rooms use), `trips` (the port to Redis) and `shared_trips`
 (asked together), `timeline` (an entry of it).
 What became of it: `states` (one delivery), `slots` (one notification), `packed_slots` (its bytes), `rows` (a page of
-them), `counts` (of a campaign), `standstill` (one that does not move), `reports` (what a callback says).
+them), `counts` (of a campaign), `standstill` (one that does not move), `reports` (what a provider says).
 """

@@ -131,6 +131,12 @@ STATUS_LATE = _counter("status_outside_plan", "Events of deliveries outside the 
 STATUS_BATCH_SECONDS = _histogram("status_batch_seconds", "Time to merge and publish one batch", _FAST_S)
 STATUS_READS = _counter("status_reads", "Reads of status rows by their answer", "result")
 
+# Reconcile
+ASKED = _counter("provider_asked", "Questions to a provider's status API, by its answer", "provider", "answer")
+RECONCILED = _counter(
+    "reconciled", "Deliveries without a word for `[reconcile] after`, by what became of them", "provider", "state"
+)
+
 # Redis and readiness
 REDIS_DOWN = _gauge("redis_down", "1 while Redis is away or not rebuilt from the log")
 LOG_DOWN = _gauge("log_down", "1 while the log does not answer this process")

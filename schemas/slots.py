@@ -201,7 +201,7 @@ def _is_within(found: Iterable[str], names: tuple[str, ...]) -> bool:
 
 def view(slot: Slot, template: str = "", accepted_at_ms: int = 0) -> SlotView:
     """The slot as the API shows it. template and accepted_at_ms: the row's, where slots do not keep them."""
-    deliveries = tuple(_delivery_view(name, states.shown(parts)) for name, parts in visible(slot))
+    deliveries = tuple(_delivery_view(name, parts) for name, parts in visible(slot))
     status, reason, detail = _status(slot, deliveries)
     plan = slot.plan
     return SlotView(
@@ -399,8 +399,10 @@ def _status(slot: Slot, deliveries: tuple[DeliveryView, ...]) -> tuple[str, str,
     return states.ACCEPTED, "", ""
 
 
-def _delivery_view(name: str, shown: Shown) -> DeliveryView:
+def _delivery_view(name: str, parts: Delivery) -> DeliveryView:
+    shown, settled = states.shown(parts), parts.settled
     channel, _, device = name.partition("/")
+    generation, call = (settled.generation, settled.call) if isinstance(settled, states.Call) else (0, 0)
     return DeliveryView(
         channel,
         device,
@@ -412,6 +414,8 @@ def _delivery_view(name: str, shown: Shown) -> DeliveryView:
         shown.sent_at_ms,
         shown.until_ms,
         shown.possible_duplicates,
+        generation,
+        call,
     )
 
 

@@ -135,7 +135,7 @@ class Timeline(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """One delivery as the API shows it."""
+    """One delivery as the API shows it. generation, call: of the newest call; 0 while there is none."""
 
     channel: str
     device: str
@@ -147,6 +147,8 @@ class DeliveryView:
     sent_at_ms: int
     waits_until_ms: int
     possible_duplicates: int
+    generation: int = 0
+    call: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class Topics:
             "fan_out": (self.pages,),
             "status": (self.status,),
             "forward": self.tiers(),
+            "reconcile": (self.state,),
             **{f"work {c}.{p}": (self.lane(c, p),) for c in Channel for p in Priority},
         }
         return {self.group(role): topics for role, topics in by_role.items()}

@@ -55,17 +55,28 @@ class HttpPool:
         self._pool = Pool(self._connect, options.max_connections, options.connect_timeout_s, options.idle_s)
         self._watch = _Watch()
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._head = f"POST {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n".encode()
+        self._target = target.encode()
+        self._host_line = f"Host: {parts.netloc.rpartition('@')[2]}\r\n".encode()
+        self._head = b"POST %b HTTP/1.1\r\n%b" % (self._target, self._host_line)
 
     async def post(self, headers: bytes, body: bytes, timeout_s: float) -> Answer:
         """The provider's answer. `headers`: ready lines, each ending in CRLF; Host and Content-Length are added.
 
         Raises NotSent or NoAnswer. timeout_s covers everything, waiting for a connection included.
         """
+        return await self._exchange(
+            b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body), timeout_s
+        )
+
+    async def get(self, more: bytes, headers: bytes, timeout_s: float) -> Answer:
+        """Likewise. more: what is put behind the URL, e.g. a query."""
+        head = b"GET %b%b HTTP/1.1\r\n%b" % (self._target, more, self._host_line)
+        return await self._exchange(b"%b%b\r\n" % (head, headers), timeout_s)
+
+    async def _exchange(self, request: bytes, timeout_s: float) -> Answer:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_s
         connection = await self._pool.acquire(give_up_at)
-        request = b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body)
         try:
             return await connection.exchange(request, give_up_at)
         finally:

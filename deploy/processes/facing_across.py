@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+from consumers.loop.handout import HandoutOptions
 from deploy import ground as grounds
 from deploy import senders
 from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, GATHER_REPORTS_S, engine, run, telling
@@ -31,6 +32,7 @@ from streams.rebuild import Rebuild
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.recipients_apply import Applier
 from streams.recipients_route import RouteRecipients
+from streams.reconcile import Reconcile, ReconcileOptions
 from streams.release import Releases
 from streams.route import Doors, Entry, Route
 from streams.ticks import Ticks
@@ -89,6 +91,25 @@ async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
         publisher = ground.publisher(BULK_MS)
         loop = engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S)
         await run(ground, loop, rebuild.run(), once=[rebuild.trusted.wait])
+
+
+async def reconcile(settings: Settings, gap: Gap | None = None) -> None:
+    """What was sent long ago without a word; see `streams/reconcile.py`."""
+    after_ms = round(settings.reconcile.after * 1000)
+    async with grounds.watched(settings, gap) as ground:
+        ground.needs_redis()
+        channels = {str(name): used.providers for name, used in settings.channels.items()}
+        options = ReconcileOptions(after_ms, senders.status_apis(ground), channels)
+        handler = Reconcile(await shared.reads(ground), ground.ids, ground.topics, ground.clock, options)
+        loop = engine(
+            ground,
+            "reconcile",
+            handler,
+            ground.publisher(BULK_MS),
+            gather_s=GATHER_REPORTS_S,
+            handout=HandoutOptions(in_flight=1_000, read_behind_ms={ground.topics.state: after_ms}),
+        )
+        await run(ground, loop)
 
 
 async def dispatch(settings: Settings, gap: Gap | None = None) -> None:

@@ -15,7 +15,7 @@ def test_roles_on_one_machine_do_not_fight_for_one_port() -> None:
     given = places("0.0.0.0:9100")
     assert given.pop("api") == given.pop("callbacks") == ""
     assert list(given.values()) == [f"0.0.0.0:{9100 + number}" for number in range(len(given))]
-    assert (given["route-requests"], len(given)) == ("0.0.0.0:9100", 10)
+    assert (given["route-requests"], len(given)) == ("0.0.0.0:9100", 11)
 
 
 def test_any_free_port_and_no_port_are_the_same_for_all() -> None:

@@ -21,6 +21,7 @@ from schemas.content import Content
 from schemas.errors import Poison
 from schemas.messages import CampaignOrder, Channel
 from schemas.outcomes import Kind, Outcome
+from schemas.quiet_hours import QuietHours
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Caller:
         renderer: Renderer,
         ids: keys.Ids,
         order: Order,
+        quiet: QuietHours,
         judge: Judge,
         teller: Teller,
         clock: Clock,
@@ -52,6 +54,7 @@ class Caller:
         self._renderer = renderer
         self._ids = ids
         self._order = order
+        self._quiet = quiet
         self._judge = judge
         self._teller = teller
         self._clock = clock
@@ -94,12 +97,20 @@ class Caller:
             self._teller.failed(sending, error)
             return None
         order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
-        late = send_checks.out_of_time(delivery, order, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        late = send_checks.out_of_time(delivery, order, now_ms)
+        if late is None and self._is_quiet(sending, now_ms):
+            late = send_checks.Wait(now_ms)  # looked at again at once, as when it is paused
         if late is not None:
             seat.pocket.give_back(sending.token)
             self._teller.stop(sending, late)
             return None
         return content
+
+    def _is_quiet(self, sending: Sending, now_ms: int) -> bool:
+        """Whether the person's quiet hours began while it waited for its token."""
+        nights = self._quiet.of(sending.delivery.tenant, sending.known_policy())
+        return send_checks.quiet_until_ms(sending.delivery, sending.zone, nights, now_ms) > 0
 
     async def _pays_again(self, seat: Seat) -> bool:
         """A token that died on the way is replaced: cheaper than another claim."""

@@ -29,6 +29,7 @@ from schemas.clock import Clock
 from schemas.errors import Misconfigured, Poison, StoreDown
 from schemas.messages import Delivery
 from schemas.policies import Policies
+from schemas.quiet_hours import QuietHours
 from schemas.records import AnswerTo, Record
 from schemas.topics import Topics
 
@@ -37,12 +38,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides about a delivery: templates and their policies, operators' orders, the judge of outcomes."""
+    """What decides about a delivery: templates and their policies, operators' orders, quiet hours, the judge of
+    outcomes.
+    """
 
     policies: Policies
     renderer: Renderer
     order: Order
     judge: Judge
+    quiet: QuietHours
 
 
 class LaneWorker:
@@ -69,9 +73,11 @@ class LaneWorker:
         self._settling = Settling(stores, [seat.breaker for seat in seats], tally, settle_options, gap)
         self._teller = Teller(Announcer(topics, letters.letter), self._settling, ids, clock, tally, options)
         self._at_provider = Room(options.calls_at_once)
-        self._looker = Looker(stores, seats, rules.policies, rules.order, self._teller, clock)
+        self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
         self._bidder = Bidder(stores, seats, self._begin, self._at_provider, self._teller, clock, options)
-        self._caller = Caller(rules.renderer, ids, rules.order, rules.judge, self._teller, clock, tally, options, gap)
+        self._caller = Caller(
+            rules.renderer, ids, rules.order, rules.quiet, rules.judge, self._teller, clock, tally, options, gap
+        )
         self._in_flight = Room(options.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self._settler: asyncio.Task[None] | None = None

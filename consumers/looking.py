@@ -16,6 +16,7 @@ from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import CampaignOrder, EventKind
 from schemas.policies import OnUnknown, Policies
+from schemas.quiet_hours import QuietHours
 from schemas.reasons import Reason
 
 Order = Callable[[str, str], CampaignOrder]
@@ -40,6 +41,7 @@ class Looker:
         seats: Sequence[Seat],
         policies: Policies,
         order: Order,
+        quiet: QuietHours,
         teller: Teller,
         clock: Clock,
     ) -> None:
@@ -47,6 +49,7 @@ class Looker:
         self._seats = seats
         self._policies = policies
         self._order = order
+        self._quiet = quiet
         self._teller = teller
         self._clock = clock
 
@@ -100,9 +103,11 @@ class Looker:
         delivery = sending.delivery
         sending.version, sending.cancelled = seen.profile.version, seen.cancelled
         order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
-        found = send_checks.obstacle(delivery, seen, sending.known_policy(), order, self._clock.now_ms())
+        policy = sending.known_policy()
+        nights = self._quiet.of(delivery.tenant, policy)
+        found = send_checks.obstacle(delivery, seen, policy, nights, order, self._clock.now_ms())
         if isinstance(found, Reached):
-            sending.address, sending.locale = found.address, found.locale
+            sending.address, sending.locale, sending.zone = found.address, found.locale, found.zone
             return True
         self._teller.stop(sending, _left_open(sending, found))
         return False

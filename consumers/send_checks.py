@@ -10,15 +10,18 @@ from typing import NamedTuple
 from consumers import claims
 from consumers.claims import Answer, Bid, Entry
 from consumers.verdicts import Verdict
-from schemas import contacts
+from retry_topics import hold
+from schemas import contacts, quiet_hours
 from schemas.errors import Poison
 from schemas.messages import CampaignOrder, Channel, Delivery, EventKind
 from schemas.policies import Policies, TemplatePolicy
+from schemas.quiet_hours import Nights
 from schemas.reasons import ParkReason, Reason
 from schemas.stores import Profile
 
 TOO_OLD_MS = 22 * 3_600_000
 """Claims live for 24 h; a record released longer ago could have lost its own."""
+_NEVER_MS = 2**62
 
 
 class Wait(NamedTuple):
@@ -36,10 +39,11 @@ class Seen(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Where the delivery goes."""
+    """Where the delivery goes. zone: the person's own, or ""."""
 
     address: str
     locale: str
+    zone: str = ""
 
 
 def answered(entry: Entry | None, bid: Bid, now_ms: int) -> Answer | None:
@@ -56,7 +60,7 @@ def lapsed_calls(entry: Entry | None, now_ms: int) -> range:
 
 
 def obstacle(
-    delivery: Delivery, seen: Seen, policy: TemplatePolicy, order: CampaignOrder, now_ms: int
+    delivery: Delivery, seen: Seen, policy: TemplatePolicy, nights: Nights, order: CampaignOrder, now_ms: int
 ) -> Verdict | Wait | Reached:
     """The first thing in the way, or where the delivery goes. now_ms: wall clock."""
     late = out_of_time(delivery, order, now_ms)
@@ -68,7 +72,10 @@ def obstacle(
         return Verdict(EventKind.FAILED, now_ms, Reason.TOO_OLD, "released more than 22 h ago", park=ParkReason.TOO_OLD)
     if late is not None:
         return Verdict(EventKind.HELD, now_ms, Reason.CAMPAIGN_PAUSED, tries=delivery.tries)
-    return _reach(delivery, seen.profile, policy, now_ms)
+    found = _reach(delivery, seen.profile, policy, now_ms)
+    if isinstance(found, Verdict) or not (until_ms := quiet_until_ms(delivery, found.zone, nights, now_ms)):
+        return found
+    return _after_the_night(delivery, found.zone, nights, until_ms, now_ms)
 
 
 def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:
@@ -85,6 +92,25 @@ def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdic
     return None
 
 
+def quiet_until_ms(delivery: Delivery, zone: str, nights: Nights, now_ms: int) -> int:
+    """When the person's quiet hours end; 0 outside of them.
+
+    What was let go by a clock that is ahead of this one is judged by that clock: it would wait another half an hour.
+    """
+    return nights.until_ms(zone, max(now_ms, delivery.released_at_ms)) if nights.window is not None else 0
+
+
+def _after_the_night(delivery: Delivery, zone: str, nights: Nights, until_ms: int, now_ms: int) -> Verdict:
+    """Held until the quiet hours end, spread so that not everybody's telephone rings at eight."""
+    expires_ms = delivery.expires_at_ms or _NEVER_MS
+    if until_ms >= expires_ms:
+        return Verdict(EventKind.EXPIRED, now_ms, Reason.EXPIRED, quiet_hours.TOO_LONG)
+    judged_at_ms = max(now_ms, delivery.released_at_ms)
+    spread_ms = nights.until_ms(zone, judged_at_ms, hold.spread_ms(delivery.intent))
+    until_ms = spread_ms if spread_ms < expires_ms else until_ms
+    return Verdict(EventKind.HELD, now_ms, Reason.QUIET_HOURS, until_ms=until_ms, tries=delivery.tries)
+
+
 def _reach(delivery: Delivery, profile: Profile, policy: TemplatePolicy, now_ms: int) -> Verdict | Reached:
     if profile.erased:
         return _end(EventKind.SUPPRESSED, Reason.ERASED, now_ms)
@@ -95,7 +121,7 @@ def _reach(delivery: Delivery, profile: Profile, policy: TemplatePolicy, now_ms:
     if not address:
         is_push = delivery.channel is Channel.PUSH
         return _end(EventKind.SUPPRESSED, Reason.DEAD_DEVICE if is_push else Reason.NO_ADDRESS, now_ms)
-    return Reached(address, contact.locale)
+    return Reached(address, contact.locale, contact.time_zone)
 
 
 def _device(contact: contacts.Reach, delivery: Delivery) -> str:

@@ -237,7 +237,8 @@ class Tenant(Section):
     """locale, time_zone: of users who have none. weight: its part of a lane's pace among tenants.
 
     caps: marketing messages that a user may get a day, over all templates.
-    Accepted, without effect in this release: quiet_hours, caps, budget_per_day.
+    quiet_hours: marketing waits for their end, spread over half an hour.
+    Accepted, without effect in this release: caps, budget_per_day.
     """
 
     time_zone: Zone = "UTC"

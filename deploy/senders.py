@@ -107,6 +107,7 @@ async def _worker(
         Renderer(settings.templates.path, locales, settings.sending.sms_segments_max),
         controls.order,
         judge.judge,
+        settings.quiet_hours(),
     )
     letters = DeadLetters(ground.topics, ground.clock)
     return LaneWorker(

@@ -20,6 +20,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from deploy import sections
 from schemas.errors import Misconfigured
+from schemas.policies import QuietWindow
+from schemas.quiet_hours import QuietHours
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,12 @@ class Settings(BaseSettings):
         """(channel, priority) of every lane that can be worked: channels with a provider, and the inbox."""
         served = [channel for channel, used in self.channels.items() if used.providers]
         return tuple((channel, priority) for channel in (*served, "inapp") for priority in PRIORITIES)
+
+    def quiet_hours(self) -> QuietHours:
+        """When people must be left alone, for those who plan and for those who send."""
+        quiet = {name: tenant.quiet_hours for name, tenant in self.tenants.items()}
+        windows = {name: QuietWindow(hours.start, hours.end) for name, hours in quiet.items() if hours is not None}
+        return QuietHours(windows, {name: tenant.time_zone for name, tenant in self.tenants.items()})
 
     def id_secret(self, cluster_id: str) -> bytes:
         """What makes ids unguessable; without `[id] secret` it follows from the Kafka cluster: easy to know."""

@@ -2,12 +2,13 @@
 
 `streams/agents.py` feeds it pages and acks them in order once `expand` has returned. A page expanded twice gives
 the same records: ids follow from campaign, page and position, and the plan that was made first stays. Who is due later
-by the local time of the campaign waits in hold, as a part of the page (`streams/page_waits.py`), without any plan.
+by the local time of the campaign, or has quiet hours, waits in hold as a part of the page (`streams/page_waits.py`),
+without any plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from schemas.clock import Clock
 from schemas.gaps import Gap
 from schemas.messages import Channel, EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing, Publisher
 from schemas.stores import Profile, Profiles, SlotView, StatusReads
@@ -26,7 +28,6 @@ from streams import fanned, lane_records, page_status, page_waits, planning, pla
 
 ASK_ROWS_AFTER_MS = 22 * 3_600_000
 """Plans are kept for 24 h: a page let go longer ago than this asks its row what was planned already."""
-DEFAULT_ZONE = "UTC"
 _OPEN = frozenset({"accepted", EventKind.SCHEDULED, EventKind.HELD})
 """What is shown of a slot about which nothing was decided yet."""
 
@@ -42,8 +43,7 @@ class _Place(NamedTuple):
 class FanOut:
     """Expands pages. profiles is read by the same trips; rows only for pages let go long ago.
 
-    served: the channels that have a provider; the others reach nobody. zones: of the tenants, for people who have none;
-    DEFAULT_ZONE for a tenant not named.
+    served: the channels that have a provider; the others reach nobody.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class FanOut:
         topics: Topics,
         clock: Clock,
         rows: StatusReads,
+        quiet: QuietHours,
         served: Collection[Channel] = planning.ALL_CHANNELS,
         gap: Gap | None = None,
-        zones: Mapping[str, str] | None = None,
     ) -> None:
         self._gap = gap
-        self._zones = zones or {}
+        self._quiet = quiet
         self._policies = policies
         self._rows = rows
         self._served = served
@@ -112,12 +112,13 @@ class FanOut:
         profiles: Sequence[Profile]
         places, repeated = _places(page)
         profiles = await self._profiles_of(page, places)
-        zone = self._zones.get(page.tenant, DEFAULT_ZONE)
-        later = page_waits.later(page, _zones(places, profiles), zone, now_ms)
+        later = page_waits.later(page, _zones(places, profiles), self._quiet.of(page.tenant, policy), now_ms)
         places, profiles = _without(later.slots(), places, profiles)
         due = await self._due_now(page, policy, places, profiles, now_ms, headers)
         events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]
         events += page_waits.told(page, later, now_ms)
+        for wait in later.waits:
+            metrics.PUT_INTO_HOLD.labels(self._topics.pages, wait.reason).inc()
         holds = [hold.page_record(self._topics, held, headers) for held in page_waits.parts(page, later.waits, now_ms)]
         return [*due, *self._status(page, events), *holds]
 

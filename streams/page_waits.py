@@ -1,7 +1,7 @@
-"""Who of a page is due later, and in which parts they wait until then.
+"""Who of a page is due later or has quiet hours now, and in which parts they wait until then.
 
 `streams/fan_out.py` asks before it plans anything: people are planned, and written to, as they are known when they
-are due. Pure, and the same for a page each time: a campaign's dues follow from its request and a person's zone.
+are due. Pure: a campaign's dues follow from its request and a person's zone, quiet hours from the moment as well.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from retry_topics import hold
-from schemas import keys, local_times
+from schemas import keys, local_times, quiet_hours
 from schemas.messages import EventKind, Held, HeldPage, ReleasedPage, StatusEvent
+from schemas.quiet_hours import Nights
 from schemas.reasons import Reason
-from streams import page_status
+from streams import planning
 
 MOST_PARTS = 4
 """A page waits in at most so many records at once, however many zones its people live in.
@@ -29,44 +30,68 @@ TOO_LATE = "its start comes after its expiry in the user's time zone"
 
 
 class Wait(NamedTuple):
-    """Somebody who is due later. reason: SCHEDULED, or UNKNOWN_ZONE where the default zone stands in."""
+    """Somebody who is due later. reason: SCHEDULED, UNKNOWN_ZONE where the default zone stands in, or QUIET_HOURS."""
 
     slot: int
     until_ms: int
     reason: Reason
 
 
+class Never(NamedTuple):
+    """Somebody who would only be due after the expiry, and why, in words."""
+
+    slot: int
+    text: str
+
+
 class Later(NamedTuple):
-    """Those of a page who are not due yet. never: the slots of those who would only be due after the expiry."""
+    """Those of a page who are not due yet, or never."""
 
     waits: Sequence[Wait] = ()
-    never: Sequence[int] = ()
+    never: Sequence[Never] = ()
 
     def slots(self) -> set[int]:
-        return {*self.never, *(wait.slot for wait in self.waits)}
+        return {one.slot for found in (self.waits, self.never) for one in found}
 
 
-def later(page: ReleasedPage, zones: Iterable[tuple[int, str]], default: str, now_ms: int) -> Later:
-    """Who of these is due later by the campaign's local start. zones: (slot, the person's own zone or "").
+def later(page: ReleasedPage, zones: Iterable[tuple[int, str]], nights: Nights, now_ms: int) -> Later:
+    """Who of these is due later, by the campaign's local start and by quiet hours. zones: (slot, own zone or "").
 
-    default: the tenant's. A page let go by a clock that is ahead of this one is judged by that clock: it would come
-    back at once.
+    A page let go by a clock that is ahead of this one is judged by that clock: it would come back at once.
     """
-    if not page.send_at_local:
+    if not page.send_at_local and nights.window is None:
         return Later()
     judged_at_ms, delay_ms = max(now_ms, page.released_at_ms), _spread_ms(page)
-    waits, never = [], []
+    waits: list[Wait] = []
+    never: list[Never] = []
     for slot, own in zones:
-        zone, known = local_times.known_zone(own, default)
-        due_ms = local_times.due_ms(page.send_on, page.send_at_local, zone, page.accepted_at_ms)
-        if due_ms <= judged_at_ms:
-            continue
-        if due_ms >= page.expires_at_ms:
-            never.append(slot)
-            continue
-        until_ms = due_ms + delay_ms if due_ms + delay_ms < page.expires_at_ms else due_ms
-        waits.append(Wait(slot, until_ms, Reason.SCHEDULED if known else Reason.UNKNOWN_ZONE))
+        found = _judged(page, slot, own, nights, judged_at_ms, delay_ms)
+        if isinstance(found, Wait):
+            waits.append(found)
+        elif found is not None:
+            never.append(found)
     return Later(waits, never)
+
+
+def _judged(page: ReleasedPage, slot: int, own: str, nights: Nights, now_ms: int, delay_ms: int) -> Wait | Never | None:
+    """What keeps this one from being reached now; None: nothing does."""
+    zone, known = local_times.known_zone(own, nights.zone)
+    due_ms = 0
+    if page.send_at_local:
+        due_ms = local_times.due_ms(page.send_on, page.send_at_local, zone, page.accepted_at_ms)
+    begins_ms = max(due_ms, now_ms)
+    if due_ms > now_ms and due_ms >= page.expires_at_ms:
+        return Never(slot, TOO_LATE)
+    if quiet_until_ms := nights.until_ms(zone, begins_ms):
+        if quiet_until_ms >= page.expires_at_ms:
+            return Never(slot, quiet_hours.TOO_LONG)
+        spread_ms = nights.until_ms(zone, begins_ms, delay_ms)
+        return Wait(slot, spread_ms if spread_ms < page.expires_at_ms else quiet_until_ms, Reason.QUIET_HOURS)
+    if due_ms <= now_ms:
+        return None
+    spread_ms = due_ms + delay_ms
+    fits = spread_ms < page.expires_at_ms and not nights.until_ms(zone, spread_ms)
+    return Wait(slot, spread_ms if fits else due_ms, Reason.SCHEDULED if known else Reason.UNKNOWN_ZONE)
 
 
 def parts(page: ReleasedPage, waits: Sequence[Wait], now_ms: int) -> list[Held]:
@@ -86,7 +111,7 @@ def told(page: ReleasedPage, found: Later, now_ms: int) -> list[StatusEvent]:
 def _told(page: ReleasedPage, wait: Wait, now_ms: int) -> StatusEvent:
     return StatusEvent(
         wait.slot,
-        EventKind.SCHEDULED,
+        EventKind.HELD if wait.reason is Reason.QUIET_HOURS else EventKind.SCHEDULED,
         now_ms,
         hop=page.hop + 1,
         reason=wait.reason,
@@ -97,11 +122,20 @@ def _told(page: ReleasedPage, wait: Wait, now_ms: int) -> StatusEvent:
     )
 
 
-def _ends(page: ReleasedPage, slots: Sequence[int], now_ms: int) -> list[StatusEvent]:
-    who = [(slot, page.recipients[slot].user_id) for slot in slots]
-    return page_status.ends(
-        who, EventKind.EXPIRED, Reason.EXPIRED, page.template, page.accepted_at_ms, now_ms, TOO_LATE
-    )
+def _ends(page: ReleasedPage, never: Sequence[Never], now_ms: int) -> list[StatusEvent]:
+    return [
+        planning.slot_end(
+            one.slot,
+            EventKind.EXPIRED,
+            Reason.EXPIRED,
+            now_ms,
+            page.recipients[one.slot].user_id,
+            page.template,
+            page.accepted_at_ms,
+            one.text,
+        )
+        for one in never
+    ]
 
 
 def _groups(moments: set[int], most: int) -> Mapping[int, int]:
@@ -112,10 +146,11 @@ def _groups(moments: set[int], most: int) -> Mapping[int, int]:
 
 def _part(page: ReleasedPage, waits: Sequence[Wait], now_ms: int) -> Held:
     slots = tuple(sorted(wait.slot for wait in waits))
+    first = min(waits, key=lambda wait: wait.until_ms)
     return Held(
         tenant=page.tenant,
-        due_ms=min(wait.until_ms for wait in waits),
-        reason=Reason.SCHEDULED,
+        due_ms=first.until_ms,
+        reason=Reason.QUIET_HOURS if first.reason is Reason.QUIET_HOURS else Reason.SCHEDULED,
         hop=page.hop + 1,
         held_at_ms=now_ms,
         page=HeldPage(

@@ -35,9 +35,9 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
             ground.topics,
             ground.clock,
             await shared.reads(ground),
+            settings.quiet_hours(),
             shared.served(settings),
             ground.gap,
-            {name: tenant.time_zone for name, tenant in settings.tenants.items()},
         )
         letters = DeadLetters(ground.topics, ground.clock)
         options = _faust(ground, "fan_out")

@@ -20,6 +20,7 @@ from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys, stores
 from schemas.messages import CampaignOrder, Channel, Delivery, StatusEvent
 from schemas.policies import MessageClass, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.records import Answer, Defer, Done, Outgoing, Record
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip
@@ -132,6 +133,7 @@ class SenderBench:
         self.breaker = StillBreaker()
         self.orders: dict[tuple[str, str], CampaignOrder] = {}
         self.policy = TemplatePolicy("welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,))
+        self.quiet = QuietHours({}, {})
         self.gap: Callable[[str], Any] | None = None
         self.options = WorkerOptions(**changes)
         self._offsets = iter(range(100_000))
@@ -142,7 +144,8 @@ class SenderBench:
         people = self.people
         known = Stores(self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people))
         judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
-        rules = Rules({"welcome": self.policy}, Renderer(self.folder, {"default": "de"}), self._order, judge.judge)
+        renderer = Renderer(self.folder, {"default": "de"})
+        rules = Rules({"welcome": self.policy}, renderer, self._order, judge.judge, self.quiet)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],
             known,

@@ -25,6 +25,7 @@ from schemas import codec, facets, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignOrder, Channel, Contact, Delivery, FacetKind, Priority, RecipientFacet
 from schemas.policies import MessageClass, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.records import Answer, Defer, Done, Record
 from schemas.stores import FacetWrite
 from schemas.topics import Topics
@@ -72,7 +73,8 @@ class Crew:
         )
         seat = Seat(self.provider, breaker.Breaker(self.provider.name, breaker.BreakerOptions()), pocket)
         judge = OutcomeJudge(CLOCK, random.Random(seed), RetryBudget())
-        rules = Rules(POLICIES, self.renderer, lambda tenant, campaign: CampaignOrder.RUNNING, judge.judge)
+        quiet = QuietHours({}, {})
+        rules = Rules(POLICIES, self.renderer, lambda tenant, campaign: CampaignOrder.RUNNING, judge.judge, quiet)
         letters = DeadLetters(TOPICS, CLOCK)
         ids = keys.Ids(b"secret")
         return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, options, SettleOptions(), gap)

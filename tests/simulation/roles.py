@@ -30,6 +30,7 @@ from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
 from schemas.errors import Poison, StoreDown
 from schemas.messages import Channel, NotificationRequested, Priority, ReleasedPage
+from schemas.quiet_hours import QuietHours
 from schemas.records import Handler, LogReader, Record
 from schemas.trips import Epoch, Trip, asked
 from streams.backlog import Backlog
@@ -74,6 +75,7 @@ from tests.simulation.standins import GroupLeadership, Pages, StatusMember
 from tests.simulation.vendor import Client
 
 SERVED = frozenset(PROVIDERS)
+QUIET = QuietHours({}, {})
 PROGRESS_S, LOOK_S = 0.5, 0.5
 WINDOW = Window(least_s=1.0, most_s=2.5)
 Role = Callable[["Ground"], Coroutine[Any, Any, None]]
@@ -207,6 +209,7 @@ async def fan_out(ground: Ground) -> None:
         TOPICS,
         ground.clock,
         MemoryReads(),
+        QUIET,
         SERVED,
         ground.gap,
     )
@@ -299,7 +302,7 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     return LaneWorker(
         [Seat(Client(vendor), Breaker(vendor.name, BREAKER), pocket)],
         stores,
-        Rules(POLICIES, site.renderer, controls.order, judge.judge),
+        Rules(POLICIES, site.renderer, controls.order, judge.judge, QUIET),
         IDS,
         TOPICS,
         ground.letters,

@@ -12,6 +12,7 @@ from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
 from schemas.messages import Channel, Delivery, Held, StatusBatch, StatusEvent
 from schemas.policies import MessageClass, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.stores import SlotView
 from schemas.topics import Topics
 from schemas.trips import Epoch
@@ -46,7 +47,8 @@ class World:
         trips = RedisTrips(redis, "fan_out")
         profiles = RedisProfiles(trips, epoch)
         self.rows = Rows()
-        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows, zones=ZONES)
+        self.quiet = QuietHours({}, ZONES)
+        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows, self.quiet)
 
     async def knows(self, user_id: str, email: str, time_zone: str = "") -> None:
         profile = keys.redis_profile("default", user_id)

@@ -16,6 +16,7 @@ from producers.publisher import KafkaPublisher
 from schemas import codec, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignState, Channel, Delivery, LeaderRecord, ReleasedPage
+from schemas.quiet_hours import QuietHours
 from schemas.records import Outgoing, Record
 from schemas.stores import SlotView
 from schemas.topics import Topics
@@ -56,7 +57,15 @@ class World:
         trips = RedisTrips(redis, "fan_out")
         profiles = RedisProfiles(trips, epoch)
         self.fan_out = FanOut(
-            dispatch_process.POLICIES, profiles, trips, epoch, self.publisher, topics, SystemClock(), NoRows()
+            dispatch_process.POLICIES,
+            profiles,
+            trips,
+            epoch,
+            self.publisher,
+            topics,
+            SystemClock(),
+            NoRows(),
+            QuietHours({}, {}),
         )
 
     async def follow(self) -> None:

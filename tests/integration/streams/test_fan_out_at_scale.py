@@ -15,6 +15,7 @@ from schemas import keys
 from schemas.clock import SystemClock
 from schemas.messages import Channel, Contact, Recipient, ReleasedPage
 from schemas.policies import MessageClass, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.fan_out import FanOut
@@ -46,7 +47,9 @@ async def test_two_hundred_thousand_deliveries_pass_through_a_queue_of_a_thousan
     redis = redis_client.connect(redis_url, epoch)
     await trusted(redis, epoch)
     trips = RedisTrips(redis, "fan_out")
-    fan_out = FanOut(POLICIES, RedisProfiles(trips, epoch), trips, epoch, publisher, topics, clock, Rows())
+    fan_out = FanOut(
+        POLICIES, RedisProfiles(trips, epoch), trips, epoch, publisher, topics, clock, Rows(), QuietHours({}, {})
+    )
     waiting = iter(range(PAGES))
     peaks_kb: list[int] = []
 

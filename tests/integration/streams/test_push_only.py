@@ -29,6 +29,7 @@ from schemas.messages import (
     StatusEvent,
 )
 from schemas.policies import MessageClass, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.reasons import Reason
 from schemas.records import Answer, Done, Outgoing, Record
 from schemas.rows import Row
@@ -76,7 +77,9 @@ class World(CampaignRoad):
         super().__init__(folder, POLICIES, served)
         self.rates = {channel: 1_000.0 if channel in served else 0.0 for channel in Channel}
         profiles = RedisProfiles(trips, epoch)
-        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), served)
+        self.fan_out = FanOut(
+            POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), QuietHours({}, {}), served
+        )
         entries = {TOPICS.requests("default"): Entry("default", "0a1b2c3d", Priority.TRANSACTIONAL)}
         doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, NoRows(), served)
         self.route = Route(entries, POLICIES, doors, trips, epoch, TOPICS, IDS, self.clock)

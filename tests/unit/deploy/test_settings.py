@@ -9,6 +9,8 @@ import pytest
 from deploy import settings
 from deploy.settings import Settings
 from schemas.errors import Misconfigured
+from schemas.messages import Channel
+from schemas.policies import MessageClass, QuietWindow, TemplatePolicy
 
 EXAMPLE = """\
 [kafka]
@@ -75,6 +77,13 @@ def test_the_documented_example_is_read_as_written(tmp_path: Path) -> None:
     assert (
         ("email", "bulk") in read.lanes() and ("sms", "bulk") not in read.lanes() and ("inapp", "bulk") in read.lanes()
     )
+
+
+def test_the_quiet_hours_of_a_tenant_are_those_of_its_templates_that_say_nothing(tmp_path: Path) -> None:
+    quiet = _load(tmp_path, EXAMPLE + "[tenants.other]\n").quiet_hours()
+    offer = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PUSH,))
+    assert quiet.of("default", offer) == (QuietWindow("22:00", "08:00"), "Europe/Berlin")
+    assert quiet.of("other", offer) == (None, "UTC")
 
 
 def test_without_a_file_the_defaults_are_a_working_laptop(tmp_path: Path) -> None:

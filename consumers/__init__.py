@@ -6,6 +6,6 @@ send), `sending` (what its steps share), `looking` (round trip A), `send_checks`
 oldest first), `claims` (the right to send), `calling` (the call), `deadlines` (its hard end), `tally` (what it
 counts), `render` and `sandbox` (the text), `providers` (the adapters), `judging` (outcome -> verdict), `verdicts`
 (what it makes the log say), `settling` (the verdict into the claim), `telling` (the answer to the record), `progress`
-(how far a lane is), `cancellations` (what a cancel still meets), `inquiries` (what became of it, asked at a
-pace).
+(how far a lane is), `cancellations` (what a cancel still meets), `backstage` (what support is told), `inquiries` (what
+became of it, asked at a pace).
 """

@@ -80,6 +80,10 @@ class KafkaLogReader:
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         return await self._with_cursor(None, lambda cursor: cursor.offsets(topic, partition))
 
+    async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        """The first offset written at this moment or later; the end when none was. Raises Transient."""
+        return await self._with_cursor(None, lambda cursor: cursor.offset_at(topic, partition, at_ms))
+
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
         for cursor in self._all:
@@ -146,6 +150,15 @@ class _Cursor:
                 if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
                     raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
             self._never.wait(LEADER_PAUSE_S)
+
+    def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        try:
+            [found] = self._consumer.offsets_for_times(
+                [TopicPartition(topic, partition, at_ms)], timeout=self._options.timeout_s
+            )
+        except KafkaException as error:
+            raise Transient(f"the times of {topic}/{partition} cannot be read: {error}") from error
+        return int(found.offset) if found.offset >= 0 else self.offsets(topic, partition)[1]
 
     def close(self) -> None:
         self._consumer.close()

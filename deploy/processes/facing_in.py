@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
+from consumers.backstage import RedisBackstage
 from consumers.cancellations import RedisCancellations
 from deploy import ground as grounds
+from deploy import senders
 from deploy.engines import FAST_MS
 from deploy.ground import Ground
 from deploy.processes import shared
@@ -14,12 +16,15 @@ from deploy.serving import serve
 from deploy.settings import Settings
 from producers import auth, campaign_view, idempotency
 from producers.api import app as api_app
+from producers.api import explanations, people, suppressions, user_notifications, users
 from producers.api import inbox as inbox_routes
-from producers.api import people, suppressions, user_notifications, users
 from producers.api.parts import ApiParts, EntryLogs
 from producers.callbacks import server, signatures
+from producers.explaining.history import History
 from schemas.gaps import Gap
+from schemas.messages import Channel
 from schemas.records import Publisher
+from streams.log_reader import KafkaLogReader
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
 
@@ -56,6 +61,7 @@ async def api(settings: Settings, gap: Gap | None = None) -> None:
         about_people = _people(ground, publisher)
         for resource in (users, suppressions, inbox_routes, user_notifications):
             resource.register(app, about_people)
+        explanations.register(app, _explaining(ground, reader))
         await serve(app, settings.api.listen)
 
 
@@ -83,6 +89,18 @@ def _people(ground: Ground, publisher: Publisher) -> people.PeopleParts:
         ground.inbox(),
         RedisTimeline(ground.trips("timeline"), ground.epoch),
         ground.clock,
+    )
+
+
+def _explaining(ground: Ground, reader: KafkaLogReader) -> explanations.ExplainParts:
+    settings = ground.settings
+    return explanations.ExplainParts(
+        RedisBackstage(ground.trips("backstage"), ground.epoch),
+        RedisProfiles(ground.trips("profiles"), ground.epoch),
+        History(reader, reader, ground.topics.status, ground.broker.partitions, ground.clock),
+        {name: tenant.time_zone for name, tenant in settings.tenants.items()},
+        {channel: senders.providers_of(settings, channel) for channel in Channel},
+        settings.sending.tries,
     )
 
 

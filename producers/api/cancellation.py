@@ -6,29 +6,19 @@ What waits in a tier or hold meets the flag when it comes back; what has no plan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from producers.api import notification_status
+from producers.api import accepted_records, notification_status
+from producers.api.accepted_records import OfCampaign, Single
 from producers.api.parts import ApiParts
 from schemas import codec, keys, messages
-from schemas.errors import Poison
 from schemas.keys import Address
 from schemas.messages import EventKind, StatusEvent
 from schemas.reasons import Reason
 from schemas.records import Headers, Outgoing
 
+Accepted = Single | OfCampaign
 WAITING, SENDING, SENT = "waiting", "sending", "sent"
-PAGES_READ_MAX = 1_000
-"""Pages of other uploads that may lie between a campaign's own before a look-up gives up."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """Whose message it was, and what makes it one."""
-
-    user_id: str
-    intent: str
 
 
 async def cancel(parts: ApiParts, tenant: str, notification_id: str, headers: Headers) -> dict[str, Any] | None:
@@ -37,7 +27,7 @@ async def cancel(parts: ApiParts, tenant: str, notification_id: str, headers: He
     Raises Transient when the log or Redis is away: then the cancel may or may not hold, and must be repeated.
     """
     address = parts.ids.address(tenant, notification_id)
-    wish = None if address is None else await _wish_at(parts, tenant, address)
+    wish = None if address is None else await accepted_records.at(parts, tenant, address)
     if address is None or wish is None:
         return None
     now_ms = parts.clock.now_ms()
@@ -51,7 +41,7 @@ async def cancel(parts: ApiParts, tenant: str, notification_id: str, headers: He
     return _answer(notification_id, deliveries)
 
 
-async def _stopped(parts: ApiParts, tenant: str, address: Address, wish: _Wish) -> Sequence[tuple[str, str]] | None:
+async def _stopped(parts: ApiParts, tenant: str, address: Address, wish: Accepted) -> Sequence[tuple[str, str]] | None:
     """What the flag still meets. A plan is kept for a day; after that the row says what became of it."""
     deliveries = await parts.cancellations.cancel(tenant, wish.user_id, wish.intent)
     if deliveries is not None:
@@ -94,40 +84,3 @@ def _answer(notification_id: str, deliveries: Sequence[tuple[str, str]] | None) 
 def _delivery_name(suffix: str) -> dict[str, str]:
     channel, _, device = suffix.partition("/")
     return {"channel": channel, "device": device} if device else {"channel": channel}
-
-
-async def _wish_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
-    """From the accepted record at the address; None when the log no longer has it."""
-    try:
-        if keys.is_campaign_row(address.row):
-            return await _recipient_at(parts, tenant, address)
-        return await _single_at(parts, tenant, address)
-    except Poison:  # the log begins behind it, or holds what nobody can read
-        return None
-
-
-async def _single_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
-    epoch, partition, offset = keys.single_place(address)
-    topic = parts.entries.topic(epoch)
-    record = None if topic is None else await parts.log.read(topic, partition, offset)
-    if record is None:
-        return None
-    message = codec.decode(record.value, messages.NotificationRequested)
-    return _Wish(message.user_id, keys.single_intent(tenant, message.event_id))
-
-
-async def _recipient_at(parts: ApiParts, tenant: str, address: Address) -> _Wish | None:
-    """Pages lie in order, at or behind first offset + page: others' pages may lie between them."""
-    encoded_id, number = keys.campaign_of_row(address.row)
-    campaign = await parts.campaigns.find_now(tenant, keys.decoded(encoded_id))
-    asked = None if campaign is None else campaign.requested
-    if asked is None or number >= asked.pages:
-        return None
-    first = asked.first_offset + number
-    last = min(asked.last_offset, first + PAGES_READ_MAX)
-    async for record in parts.log.read_range(parts.topics.audience, asked.partition, first, last):
-        page = codec.decode(record.value, messages.AudiencePage)
-        if page.upload_id == asked.upload_id and page.page == number:
-            user_id = page.recipients[address.slot].user_id
-            return _Wish(user_id, keys.recipient_intent(tenant, asked.campaign_id, user_id))
-    return None

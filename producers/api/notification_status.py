@@ -25,7 +25,7 @@ async def find(parts: ApiParts, tenant: str, notification_id: str) -> dict[str, 
         return None
     slot, shown_id = await parts.reads.slot(tenant, address), notification_id
     for _ in range(FOLLOWS_MAX):
-        first_id = None if slot is None else _duplicate_of(slot)
+        first_id = None if slot is None else duplicate_of(slot)
         first = None if first_id is None else parts.ids.address(tenant, first_id)
         if first_id is None or first is None:
             break
@@ -96,7 +96,7 @@ def delivery_states(slot: SlotView) -> list[tuple[str, str]]:
     return states
 
 
-def _duplicate_of(slot: SlotView) -> str | None:
+def duplicate_of(slot: SlotView) -> str | None:
     """The id this one repeats; None when it is no repeat."""
     parts = [(slot.reason, slot.detail), *((one.reason, one.detail) for one in slot.deliveries)]
     named = [detail.rpartition(" ")[2] for reason, detail in parts if reason == Reason.DUPLICATE_OF and detail]

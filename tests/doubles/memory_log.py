@@ -64,6 +64,11 @@ class MemoryLog:
             raise Transient("the log is unavailable")
         return self._starts[topic, partition], len(self._logs[topic, partition])
 
+    async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        first, end = await self.offsets(topic, partition)
+        kept = self.kept(topic, partition, first, end)
+        return next((record.offset for record in kept if record.timestamp_ms >= at_ms), end)
+
     async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
         for record in self.records(*topics):
             on_record(record)

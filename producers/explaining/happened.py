@@ -1,0 +1,83 @@
+"""The events of one delivery as a list of what happened, oldest first; and texts of providers made fit to be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from producers.explaining import words
+from producers.explaining.facts import Facts, Source
+from producers.explaining.moments import clock, moment
+from schemas.messages import EventKind, StatusEvent
+from schemas.reasons import Reason
+
+_ADDRESSES = re.compile(r"[^\s<>\"']+@[^\s<>\"']+|\+?\d[\d\s()-]{6,}\d|[A-Za-z0-9_:+/=-]{32,}")
+"""Mail addresses, phone numbers, and what may be a token."""
+HIDDEN = "(hidden)"
+LINES_MOST = 40
+"""More than so many are cut in the middle: nobody reads them."""
+
+
+def lines(facts: Facts, suffix: str) -> Iterator[str]:
+    """What the log says happened to this delivery, a line each; and a word where the log says less than there was."""
+    events = sorted((e for e in facts.told.events if e.delivery == suffix), key=lambda e: (e.at_ms, e.call, e.hop))
+    shown = list(dict.fromkeys(_line(event, facts.zone) for event in events))
+    if len(shown) > LINES_MOST:
+        half = LINES_MOST // 2
+        yield from shown[:half]
+        yield f"... {len(shown) - LINES_MOST} more ..."
+        yield from shown[-half:]
+    else:
+        yield from shown
+    if not facts.told.is_whole and not facts.lacks(Source.HISTORY):
+        until = f" after {moment(facts.told.until_ms, facts.zone)}" if facts.told.until_ms else ""
+        yield f"(There may be events{until} that are not listed: the log could not be read through in time.)"
+
+
+def masked(text: str) -> str:
+    """A provider's words without what looks like an address or a token, and without a full stop at its end."""
+    return _ADDRESSES.sub(HIDDEN, text).strip().rstrip(".")
+
+
+def _line(event: StatusEvent, zone: str) -> str:
+    return f"{clock(event.at_ms)}  {_what(event, zone)}"
+
+
+def _what(event: StatusEvent, zone: str) -> str:
+    until = f", until {moment(event.until_ms, zone)}" if event.until_ms else ""
+    match event.kind:
+        case EventKind.QUEUED:
+            return "put into its lane"
+        case EventKind.SCHEDULED:
+            return f"kept{until}: {_why(event)}"
+        case EventKind.HELD:
+            return f"{_called(event)}held{until}: {_why(event)}"
+        case EventKind.RETRYING:
+            again = f", again at {moment(event.until_ms, zone)}" if event.until_ms else ""
+            return f"{_called(event)}{_why(event)}{again}" if event.provider else f"not sent yet: {_why(event)}{again}"
+        case EventKind.SENT:
+            return f"{_called(event)}accepted"
+        case EventKind.UNCONFIRMED:
+            return f"call {event.call}: nobody knows what came of it{_following(event)}"
+        case EventKind.POSSIBLE_DUPLICATE:
+            return f"call {event.call} may have reached the provider although no answer was heard"
+    if event.kind in words.REPORTS:
+        return f"{words.REPORTS[event.kind]}{_in_brackets(event)}"
+    return f"{_called(event)}{words.ENDS.get(event.kind, event.kind)}: {_why(event)}{_following(event)}"
+
+
+def _called(event: StatusEvent) -> str:
+    return f"call {event.call} to {event.provider}: " if event.provider else ""
+
+
+def _why(event: StatusEvent) -> str:
+    return f"{words.REASONS[Reason(event.reason)].short or event.kind}{_in_brackets(event)}"
+
+
+def _in_brackets(event: StatusEvent) -> str:
+    text = masked(event.detail)
+    return f" ({text})" if text else ""
+
+
+def _following(event: StatusEvent) -> str:
+    return f"; {event.next} is tried instead" if event.next else ""

@@ -10,7 +10,8 @@ Identity and places: `keys` (every id and key), `partitions` (murmur2), `topics`
 Bytes: `codec` (bytes <-> message), `compiled` (schemas as functions), `schema_files`, and the folder `avro`.
 Who is reached how: `policies` (what a template decides), `quiet_hours` (until when somebody sleeps), `contacts` (where
 a person can be reached), `facets` (how a profile lies on its topic), `stores` (ports of what two rooms use), `trips`
-(the port to Redis) and `shared_trips` (asked together), `timeline` (an entry of it), `backstage` (what senders know, for support).
+(the port to Redis) and `shared_trips` (asked together), `timeline` (an entry of it),
+`backstage` (what senders know, for support).
 What became of it: `states` (one delivery), `slots` (one notification), `packed_slots` (its bytes), `rows` (a page of
 them), `counts` (of a campaign), `standstill` (one that does not move), `reports` (what a provider says).
 """

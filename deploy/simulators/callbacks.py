@@ -70,7 +70,9 @@ class Callbacks:
         if faults.late and chance(faults.seed, key, call, 2) < faults.late:
             due_s += faults.late_ms / 1000
         for position, kind in enumerate(_types(faults, key, call)):
-            body = orjson.dumps({"type": kind, "reference": reference, "id": message_id, "at": _now_text()})
+            body = orjson.dumps(
+                {"type": kind, "reference": reference, "id": message_id, "at": time_text(time.time_ns() // 1_000_000)}
+            )
             heapq.heappush(self._pending, _Event(due_s + position * 1e-4, next(self._order), service, body))
         self._wake.set()
 
@@ -160,9 +162,13 @@ def _types(faults: Faults, key: int, call: int) -> list[str]:
     return types
 
 
-def _now_text() -> str:
-    now_ms = time.time_ns() // 1_000_000
-    return f"{_second_text(now_ms // 1000)}.{now_ms % 1000:03}Z"
+def final_type(faults: Faults, key: int, call: int) -> str:
+    """What became of one message, a complaint aside."""
+    return next(kind for kind in _types(faults, key, call) if kind != "complained")
+
+
+def time_text(at_ms: int) -> str:
+    return f"{_second_text(at_ms // 1000)}.{at_ms % 1000:03}Z"
 
 
 @lru_cache(1)

@@ -5,6 +5,7 @@ GET  /ledger/marks              what came by the name its text begins with, `mar
 POST /ledger/reset              forget everything
 GET  /messages                  the newest calls in full; ?to=ADDRESS, ?service=/send only those
 GET  /faults   POST /faults     {"service": "/send" | "smtp" | "*", ...}; DELETE /faults: back to the start
+GET  /send/status?id=ID         what became of a message, `status_api.py`; likewise for every other service
 GET  /healthz
 """
 
@@ -18,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from deploy.simulators import faults
 from deploy.simulators.ledger import Ledger, short_hash
+from deploy.simulators.status_api import SUFFIX, StatusApi
 
 LINES_A_CHUNK = 5_000
 
@@ -25,9 +27,10 @@ LINES_A_CHUNK = 5_000
 class Control:
     """Called with every request; None means it is not for us, but a call to the provider."""
 
-    def __init__(self, ledger: Ledger, board: faults.Board) -> None:
+    def __init__(self, ledger: Ledger, board: faults.Board, statuses: StatusApi) -> None:
         self._ledger = ledger
         self._board = board
+        self._statuses = statuses
 
     def __call__(self, method: str, url: str, body: bytes) -> list[bytes] | None:
         path = url.partition("?")[0]
@@ -50,6 +53,8 @@ class Control:
                 return _answer(200, {})
             case "GET", "/healthz":
                 return _answer(200, {"status": "ok"})
+            case "GET", _ if path.endswith(SUFFIX):
+                return self._show_status(path.removesuffix(SUFFIX), parse_qs(urlsplit(url).query))
             case "POST", _:
                 return None
         return _answer(404, {"error": f"nothing at {method} {path}"})
@@ -68,6 +73,9 @@ class Control:
         except ValueError:
             return _answer(400, {"error": "since: must be seconds since 1970"})
         return _answer(200, self._ledger.marks.shown(since_s))
+
+    def _show_status(self, service: str, query: dict[str, list[str]]) -> list[bytes]:
+        return _answer(*self._statuses.answer(service, query.get("id", [""])[0]))
 
     def _lines(self) -> Iterator[str]:
         for name, service in self._ledger.services.items():

@@ -21,7 +21,9 @@ class Faults:
     refusals: share by the word of `{"error": word}`, answered 422. rcpt_errors: SMTP, by code, at RCPT.
     hang: read and never answered, not sent. drop_reply: sent, and the connection cut instead of an answer.
     retry_after_s goes along with 429 and 503, as seconds or as a date.
-    silent: no callback. callback_ms: how soon it comes; late_ms instead for the share `late`.
+    silent: no callback, though the status API tells. callback_ms: how soon it comes; late_ms instead for the share
+    `late`.
+    asked_errors, asked_unknown: of questions to the status API, answered 503, or that it knows no such message.
     twice, out_of_order: of callbacks. undelivered, bounced: instead of delivered; complained: after it.
     idempotent: repeats of an Idempotency-Key are answered, not sent. calls: after so many calls all is well (0: never).
     """
@@ -39,6 +41,8 @@ class Faults:
     callback_ms: float = 100
     late: float = 0
     late_ms: float = 5_000
+    asked_errors: float = 0
+    asked_unknown: float = 0
     twice: float = 0
     out_of_order: float = 0
     undelivered: float = 0

@@ -30,12 +30,15 @@ _DONE = b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-len
 
 @dataclass(slots=True)
 class World:
-    """What every connection shares. ids: makes message ids; answer_control: (method, url, body) -> answer chunks."""
+    """What every connection shares. ids: makes message ids; remember: of an accepted message, for the status API;
+    answer_control: (method, url, body) -> answer chunks.
+    """
 
     ledger: Ledger
     board: Board
     callbacks: Callbacks
     ids: Callable[[], str]
+    remember: Callable[[str, str, Faults, int, int, str], None]
     answer_control: Callable[[str, str, bytes], list[bytes] | None]
 
 
@@ -169,6 +172,7 @@ class HttpProvider(asyncio.Protocol):
             is_new = call.service.sent(call.key, short_hash(call.to))
             if call.mark is not None:
                 self._world.ledger.marks.add(call.mark, call.at_s, is_new)
+            self._world.remember(message_id, call.name, call.faults, call.key, call.number, call.reference)
             self._world.callbacks.schedule(call.name, call.faults, call.key, call.number, call.reference, message_id)
         body = b'{"id":"%b"}' % message_id.encode()
         return _DONE % (len(body), body)

@@ -123,11 +123,12 @@ class Service:
 
 
 class Ledger:
-    """All services together, and what became of callbacks."""
+    """All services together, what became of callbacks, and how questions about messages were answered."""
 
     def __init__(self) -> None:
         self.services: dict[str, Service] = {}
         self.callbacks: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
         self.marks = Marks()
 
     def service(self, name: str) -> Service:
@@ -140,6 +141,7 @@ class Ledger:
         """Forgets everything; calls still in flight end in a book nobody reads."""
         self.services.clear()
         self.callbacks.clear()
+        self.asked.clear()
         self.marks.clear()
 
     def summary(self) -> dict[str, Any]:
@@ -147,4 +149,4 @@ class Ledger:
         services = {name: service.summary() for name, service in self.services.items()}
         summed = ("calls", "sends", "distinct_keys", "repeats", "in_flight")
         totals = {word: sum(service[word] for service in services.values()) for word in summed}
-        return {**totals, "callbacks": dict(self.callbacks), "services": services}
+        return {**totals, "callbacks": dict(self.callbacks), "asked": dict(self.asked), "services": services}

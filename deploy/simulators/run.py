@@ -15,6 +15,7 @@ from deploy.simulators.faults import Board, Faults
 from deploy.simulators.http_provider import HttpProvider, World
 from deploy.simulators.ledger import Ledger
 from deploy.simulators.smtp_server import MailOptions, SmtpServer
+from deploy.simulators.status_api import StatusApi
 
 BACKLOG = 1024
 
@@ -57,7 +58,8 @@ async def running(options: Options) -> AsyncIterator[Running]:
     def next_id() -> str:
         return f"{options.id_prefix}-{next(counter):08d}"
 
-    world = World(ledger, board, callbacks, next_id, Control(ledger, board))
+    statuses = StatusApi(ledger, board)
+    world = World(ledger, board, callbacks, next_id, statuses.remember, Control(ledger, board, statuses))
     http = await loop.create_server(
         lambda: HttpProvider(world), options.host, options.http_port, backlog=BACKLOG, ssl=options.tls
     )

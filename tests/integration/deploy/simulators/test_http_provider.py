@@ -211,3 +211,26 @@ async def test_calls_sent_together_on_one_connection_are_answered_in_order(simul
 async def _order_answer_time(simulator: str) -> None:
     async with aiohttp.ClientSession() as client:
         await _order(client, simulator, answer_ms=5)
+
+
+async def test_what_became_of_a_message_can_be_asked_also_where_no_callback_comes(
+    client: aiohttp.ClientSession, simulator: str
+) -> None:
+    async def status(message_id: str) -> dict[str, Any]:
+        async with client.get(f"{simulator}/send/status", params={"id": message_id}) as answer:
+            assert answer.status == 200
+            found: dict[str, Any] = await answer.json()
+            return found
+
+    await _order(client, simulator, service="/send", silent=1, bounced=1, callback_ms=0)
+    _, _, body = await _send(client, simulator, "k1")
+    told = await status(body["id"])
+    assert (told["type"], told["reference"]) == ("bounced", "ref-k1")
+    await _order(client, simulator, service="/send", silent=1, callback_ms=60_000)
+    _, _, body = await _send(client, simulator, "k2")
+    assert (await status(body["id"]))["type"] == "pending"
+    assert (await status("nobody"))["type"] == "unknown"
+    await _order(client, simulator, service="/send", asked_errors=1)
+    async with client.get(f"{simulator}/send/status", params={"id": body["id"]}) as answer:
+        assert answer.status == 503
+    assert (await _ledger(client, simulator))["asked"] == {"bounced": 1, "pending": 1, "unknown": 1, "503": 1}

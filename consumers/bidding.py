@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from consumers import send_checks
 from consumers.breaker import Gate, State
 from consumers.claims import MAX_TAKEOVERS, Answer, Entry, ServerTime, Taken
+from consumers.fallbacks import STARTED, is_watched
 from consumers.limits import Token
 from consumers.looking import Looked, obey
 from consumers.send_checks import Wait
@@ -148,10 +149,15 @@ class Bidder:
                 asked.append(None)
                 known.claims.ask_take(trip, bid, sending.version, sending.cancelled)
             known.suppressions.ask(trip, delivery.tenant, delivery.channel, sending.address)
+        watched = [sending for sending in chosen if is_watched(sending.delivery)]
+        for sending in watched:  # behind the claims: what starts after this finds them taken
+            known.fallbacks.ask_standing(trip, sending.delivery)
         known.claims.ask_now(trip)
         known.epoch.ask(trip)
         *replies, now, epoch = await trip.execute()
         known.epoch.check(epoch)
+        for sending, reply in zip(watched, replies[len(replies) - len(watched) :], strict=True):
+            sending.standing = known.fallbacks.read_standing(reply, sending.delivery)
         return _apart(asked, replies), known.claims.read_now(now)
 
     def _is_won(self, sending: Sending, answer: _Answered, now_ms: int, again: list[Sending]) -> bool:
@@ -203,6 +209,8 @@ class Bidder:
         now_ms = self._clock.now_ms()
         if cause:
             return send_checks.suppressed(sending.delivery.channel, cause, now_ms)
+        if sending.standing in STARTED:
+            return Verdict(EventKind.SUPPRESSED, now_ms, Reason.FELL_BACK)
         if taken.answer is not Answer.TAKEOVER:
             return None
         metrics.TAKEOVERS.labels(sending.record.topic).inc()

@@ -84,7 +84,7 @@ class Caller:
         seat.breaker.note(outcome.kind, sending.is_probe)
         verdict = self._judge(sending, outcome, seat)
         needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
-        self._teller.settle(sending, verdict, reference if needs_reference else "")
+        self._teller.settle(sending, verdict, reference if needs_reference else "", outcome.retry_after_ms or 0)
 
     def _ready(self, sending: Sending, seat: Seat) -> Content | None:
         """What to send; None when no call may be made: then the token went back and the delivery is answered."""

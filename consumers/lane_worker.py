@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 
 from consumers import claims
@@ -27,7 +27,7 @@ from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
 from schemas.clock import Clock
 from schemas.errors import Misconfigured, Poison, StoreDown
-from schemas.messages import Delivery
+from schemas.messages import Channel, Delivery
 from schemas.policies import Policies
 from schemas.quiet_hours import QuietHours
 from schemas.records import AnswerTo, Record
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What decides about a delivery: templates and their policies, operators' orders, quiet hours, the judge of
-    outcomes.
+    outcomes. served: the channels that a fallback may turn to.
     """
 
     policies: Policies
@@ -47,6 +47,7 @@ class Rules:
     order: Order
     judge: Judge
     quiet: QuietHours
+    served: Collection[Channel] = frozenset(Channel)
 
 
 class LaneWorker:
@@ -71,7 +72,9 @@ class LaneWorker:
         self._options = options
         tally = Tally()
         self._settling = Settling(stores, [seat.breaker for seat in seats], tally, settle_options, gap)
-        self._teller = Teller(Announcer(topics, letters.letter), self._settling, ids, clock, tally, options)
+        self._teller = Teller(
+            Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, options
+        )
         self._at_provider = Room(options.calls_at_once)
         self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
         self._bidder = Bidder(stores, seats, self._begin, self._at_provider, self._teller, clock, options)

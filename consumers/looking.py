@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from consumers import send_checks
 from consumers.breaker import State
 from consumers.claims import Answer, Entry, ServerTime
+from consumers.fallbacks import Standing, is_watched
 from consumers.send_checks import Reached, Seen, Wait
 from consumers.sending import Seat, Sending, Stores
 from consumers.telling import Teller
@@ -61,8 +62,11 @@ class Looker:
         own = 1 + len(self._seats)
         states = [seat.breaker.read(reply, now_ms) for seat, reply in zip(self._seats, replies[1:own], strict=True)]
         ready = []
+        standings = iter(replies[own + _COMMANDS * len(batch) :])
         for at, sending in enumerate(batch):
             try:
+                if is_watched(sending.delivery):
+                    sending.standing = self._stores.fallbacks.read_standing(next(standings), sending.delivery)
                 first = own + _COMMANDS * at
                 if self._may_bid(sending, replies[first : first + _COMMANDS], now_ms):
                     ready.append(sending)
@@ -79,6 +83,9 @@ class Looker:
         for sending in batch:
             known.claims.ask_seen(trip, sending.bid)
             known.profiles.ask(trip, sending.delivery.tenant, sending.delivery.user_id)
+        for sending in batch:
+            if is_watched(sending.delivery):
+                known.fallbacks.ask_standing(trip, sending.delivery)
         known.epoch.ask(trip)
         replies = await trip.execute()
         known.epoch.check(replies[-1])
@@ -89,6 +96,7 @@ class Looker:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
+        sending.policy = self._policies.get(sending.delivery.template)
         entry, cancelled = known.claims.read_seen(replies[0])
         answer = send_checks.answered(entry, sending.bid, now_ms)
         if answer is not None:
@@ -106,11 +114,19 @@ class Looker:
         policy = sending.known_policy()
         nights = self._quiet.of(delivery.tenant, policy)
         found = send_checks.obstacle(delivery, seen, policy, nights, order, self._clock.now_ms())
+        if sending.standing is not Standing.OPEN and _goes_on(found):
+            self._teller.give_way(sending)
+            return False
         if isinstance(found, Reached):
             sending.address, sending.locale, sending.zone = found.address, found.locale, found.zone
             return True
         self._teller.stop(sending, _left_open(sending, found))
         return False
+
+
+def _goes_on(found: Verdict | Wait | Reached) -> bool:
+    """Whether it might be called, now or later."""
+    return not isinstance(found, Verdict) or found.kind in WAITS
 
 
 def _left_open(sending: Sending, found: Verdict | Wait) -> Verdict | Wait:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Claims, Entry
+from consumers.fallbacks import Fallbacks, Standing
 from consumers.limits import Token, Tokens
 from consumers.providers.contract import Provider
 from consumers.turns import Turn
@@ -39,6 +40,7 @@ class Stores:
     claims: Claims
     profiles: stores.Profiles
     suppressions: stores.Suppressions
+    fallbacks: Fallbacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Sending:
 
     is_first: nobody had claimed it at the look. address, locale, zone: where it goes, in which language, and by whose
     clock. lapsed: calls of earlier holders that nobody heard of. claim, lease_until_s (steady): once the claim is ours.
-    is_ending: its end without a call is on the way into the claim.
+    is_ending: its end without a call is on the way into the claim, or its fallback is asked for. standing: whether
+    another channel has taken its place.
     """
 
     record: Record
@@ -98,6 +101,7 @@ class Sending:
     claim: Entry | None = None
     lease_until_s: float = 0.0
     is_ending: bool = False
+    standing: Standing = Standing.OPEN
     is_answered: bool = False
     notification_id: str = ""
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from consumers import verdicts
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Settled, Taken
+from consumers.fallbacks import Found, Question
 from consumers.sending import Sending, Stores
 from consumers.tally import Tally
 from consumers.verdicts import Verdict
@@ -58,10 +59,19 @@ class Hears(Protocol):
         ...
 
 
+class _Asked(NamedTuple):
+    """Somebody who waits to hear whether a fallback starts."""
+
+    question: Question
+    sending: Sending
+    then: Callable[[Found], None]
+
+
 class _Load(NamedTuple):
-    """What one trip writes: verdicts, marks of what is published, claims given back."""
+    """What one trip writes: verdicts, what is asked about fallbacks, marks of what is published, claims given back."""
 
     batch: Sequence[Settlement]
+    asked: Sequence[_Asked]
     marks: Sequence[tuple[Bid, bytes]]
     returned: Sequence[tuple[Bid, bytes, Callable[[], None]]]
 
@@ -88,12 +98,14 @@ class Settling:
     ) -> None:
         self._trips = stores.trips
         self._store = stores.claims
+        self._fallbacks = stores.fallbacks
         self._breakers = breakers
         self._tally = tally
         self._options = options
         self._gap = gap
         self._sleep = sleep
         self._waiting: list[Settlement] = []
+        self._asked: list[_Asked] = []
         self._published: list[tuple[Bid, bytes]] = []
         self._given_back: list[tuple[Bid, bytes, Callable[[], None]]] = []
         self._news = asyncio.Event()
@@ -102,6 +114,11 @@ class Settling:
 
     def add(self, settlement: Settlement) -> None:
         self._waiting.append(settlement)
+        self._wake()
+
+    def ask(self, question: Question, sending: Sending, then: Callable[[Found], None]) -> None:
+        """Asks for a fallback; `then` is told whether it starts, and starts here."""
+        self._asked.append(_Asked(question, sending, then))
         self._wake()
 
     def published(self, bid: Bid, token: bytes) -> None:
@@ -141,8 +158,12 @@ class Settling:
         replies = await self._write(load)
         if load.batch and self._gap is not None:
             await self._gap("after_settle")
+        if load.asked and self._gap is not None:
+            await self._gap("after_fallback")
         for settlement, reply in zip(load.batch, replies, strict=False):
             self._told(settlement, reply, hears)
+        for asked, reply in zip(load.asked, replies[len(load.batch) :], strict=False):
+            self._answered(asked, reply)
         for _, _, then in load.returned:
             then()
         self._tally.tell()
@@ -151,12 +172,14 @@ class Settling:
         """What goes into the next trip."""
         at_most = self._options.at_most
         batch, self._waiting = self._waiting[:at_most], self._waiting[at_most:]
-        load = _Load(batch, self._published, self._given_back)
-        self._published, self._given_back = [], []
+        load = _Load(batch, self._asked, self._published, self._given_back)
+        self._asked, self._published, self._given_back = [], [], []
         return load
 
     async def _write(self, load: _Load) -> list[Any]:
-        """The replies, those of the settlements first; tries until Redis answers. Repeating changes nothing."""
+        """The replies, those of the settlements first, then about fallbacks; tries until Redis answers. Repeating
+        changes nothing.
+        """
         pause_s = 0.05
         while True:
             trip = self._trips.begin()
@@ -183,6 +206,8 @@ class Settling:
                 store.ask_end(trip, sending.bid, verdict.claim_class, detail)
             else:
                 store.ask_settle(trip, sending.bid, sending.claim.token, verdict.claim_class, detail, line)
+        for question, _, _ in load.asked:
+            self._fallbacks.ask(trip, question)
         for bid, token in load.marks:
             store.ask_published(trip, bid, token)
         for bid, token, _ in load.returned:
@@ -207,6 +232,16 @@ class Settling:
             # A bug with one delivery must not stop the others. It comes again; its claim keeps it from being sent.
             log.exception("settle.broken", extra={"verdict": settlement.verdict.kind.value})
             settlement.sending.finish(Defer(0))
+
+    def _answered(self, asked: _Asked, reply: Any) -> None:
+        try:
+            if isinstance(reply, Exception):
+                raise reply
+            asked.then(self._fallbacks.read(reply, asked.question))
+        except Exception:
+            # As above: what was decided is asked again, and the answer is the same.
+            log.exception("fallback.broken", extra={"channel": asked.question.delivery.channel.value})
+            asked.sending.finish(Defer(0))
 
 
 def _learn(breaker: Breaker, reply: Any) -> None:

@@ -6,11 +6,12 @@ Every way a delivery can leave the worker ends here: `looking`, `bidding` and `c
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
-from consumers import claims, verdicts
+from consumers import claims, verdicts, wishes
 from consumers.claims import Answer, Entry, Settled, Taken
+from consumers.fallbacks import Found, Question, Standing
 from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
@@ -19,7 +20,7 @@ from consumers.verdicts import Announcer, Numbers, Verdict
 from schemas import keys, metrics, timeline
 from schemas.clock import Clock
 from schemas.errors import Poison
-from schemas.messages import EventKind
+from schemas.messages import Channel, EventKind
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Defer, Done
 
@@ -48,9 +49,22 @@ class Teller:
         self._tally = tally
         self._options = options
 
-    def settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
-        """The holder of the claim has a verdict: stored first, told afterwards (`settled`)."""
-        self._settling.add(Settlement(sending, verdict, self._timeline(sending, verdict), reference))
+    def settle(self, sending: Sending, verdict: Verdict, reference: str = "", known_ms: int = 0) -> None:
+        """The holder of the claim has a verdict: stored first, told afterwards (`settled`).
+
+        known_ms: for how long the provider said it would take nothing.
+        """
+        question = wishes.while_away(sending, verdict.reason, known_ms) if verdict.kind in verdicts.WAITS else None
+        if question is None:
+            self._settle(sending, verdict, reference)
+            return
+        turned = verdict._replace(kind=EventKind.FAILED, reason=Reason.PROVIDER_UNAVAILABLE, until_ms=0, tier="")
+
+        def waits(left_ms: int) -> None:
+            sooner = self._not_later(verdict, verdict.at_ms + known_ms + left_ms) if left_ms else verdict
+            self._settle(sending, sooner, reference)
+
+        self._turn(sending, question, turned, waits)
 
     def settled(self, settlement: Settlement, result: Settled) -> None:
         """The verdict is stored, or came too late to be: what its call came to is published either way."""
@@ -96,6 +110,18 @@ class Teller:
         else:
             self._wait(sending, found)
 
+    def give_way(self, sending: Sending) -> None:
+        """Another channel has taken its place, or its own was given up by a sibling: it is not called any more."""
+        now_ms = self._clock.now_ms()
+        fell_back = Verdict(EventKind.SUPPRESSED, now_ms, Reason.FELL_BACK)
+        if sending.standing is Standing.STARTED_HERE:  # and its end was not kept before somebody died
+            self.stop(sending, Verdict(EventKind.FAILED, now_ms, Reason.PROVIDER_UNAVAILABLE))
+        elif sending.standing is Standing.STARTED_ELSEWHERE:
+            self.stop(sending, fell_back)
+        else:
+            pause_ms = self._options.store_pause_ms
+            self._turn(sending, wishes.given_up(sending), fell_back, lambda _: self.defer([sending], pause_ms))
+
     def defer(self, waiting: Sequence[Sending], pause_ms: int) -> None:
         """All of them again after a pause."""
         answer = Defer(self._clock.now_ms() + pause_ms)
@@ -138,7 +164,48 @@ class Teller:
         else:  # it may be the claim that is broken
             self._end(sending, verdict)
 
+    def _settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
+        self._settling.add(Settlement(sending, verdict, self._timeline(sending, verdict), reference))
+
+    def _turn(self, sending: Sending, question: Question, turned: Verdict, otherwise: Callable[[int], None]) -> None:
+        """Asks whether another channel takes its place. turned: how it ends then. otherwise: what happens else, told
+        how many ms are left until it may.
+        """
+
+        def answered(found: Found) -> None:
+            sending.is_ending = False
+            if found.standing is Standing.STARTED_HERE:
+                self.stop(sending, turned)
+            elif found.standing is Standing.STARTED_ELSEWHERE:
+                self.stop(sending, Verdict(EventKind.SUPPRESSED, turned.at_ms, Reason.FELL_BACK))
+            else:
+                otherwise(found.left_ms)
+
+        sending.is_ending = True
+        self._settling.ask(question, sending, answered)
+
+    def _not_later(self, verdict: Verdict, most_ms: int) -> Verdict:
+        """The wait, over in time to turn to another channel."""
+        if verdict.until_ms <= most_ms:
+            return verdict
+        tier = self._options.ladder.tier_for(most_ms - verdict.at_ms) if verdict.tier else ""
+        return verdict._replace(until_ms=most_ms, tier=tier)
+
     def _wait(self, sending: Sending, wait: Wait) -> None:
+        """Who may turn to another channel when its provider is away too long does not wait for longer than that."""
+        question = wishes.while_away(sending, wait.reason, 0)
+        if question is None:
+            self._wait_until(sending, wait)
+            return
+        now_ms = self._clock.now_ms()
+
+        def waits(left_ms: int) -> None:
+            until_ms = min(wait.until_ms, now_ms + left_ms) if left_ms else wait.until_ms
+            self._wait_until(sending, wait._replace(until_ms=until_ms))
+
+        self._turn(sending, question, Verdict(EventKind.FAILED, now_ms, Reason.PROVIDER_UNAVAILABLE), waits)
+
+    def _wait_until(self, sending: Sending, wait: Wait) -> None:
         """A short wait stays in the lane; a long one leaves it for a tier, without counting a try.
 
         Beyond the longest tier it is looked at again early: how long a provider is away is only guessed.
@@ -168,8 +235,27 @@ class Teller:
         self._publish(sending, verdict, sending.delivery.call, b"")
 
     def _publish(self, sending: Sending, verdict: Verdict, call: int, token: bytes) -> None:
+        """Tells the log. What follows an end on another channel is asked first: the row must hear of both at once."""
+        following = self._announcer.following(sending.delivery) if token else None
+        question = wishes.at_the_end(sending, verdict) if following is not None else None
+        if question is None:
+            self._announce(sending, verdict, call, token, None)
+            return
+
+        def answered(found: Found) -> None:
+            starts = found.standing is Standing.STARTED_HERE
+            self._announce(sending, verdict, call, token, following if starts else None)
+
+        sending.is_ending = True
+        self._settling.ask(question, sending, answered)
+
+    def _announce(self, sending: Sending, verdict: Verdict, call: int, token: bytes, following: Channel | None) -> None:
+        if following is not None:
+            metrics.FALLBACKS.labels(sending.delivery.channel, following, verdict.reason).inc()
         numbers = Numbers(call, sending.lapsed)
-        publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, sending.address)
+        publish, events = self._announcer.announce(
+            sending.record, sending.delivery, verdict, numbers, sending.address, following
+        )
         acked = partial(self._settling.published, sending.bid, token) if token else None
         sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR))
 

@@ -6,7 +6,7 @@ claim after a crash, so publishing it twice changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -96,15 +96,27 @@ class Numbers(NamedTuple):
 class Announcer:
     """Turns verdicts into records and events."""
 
-    def __init__(self, topics: Topics, park: Park) -> None:
+    def __init__(self, topics: Topics, park: Park, served: Collection[Channel] = frozenset(Channel)) -> None:
         self._topics = topics
         self._park = park
+        self._served = served
+
+    def following(self, delivery: Delivery) -> Channel | None:
+        """The next channel of its fallback list that has a provider."""
+        return next((channel for channel in delivery.fallback if channel in self._served), None)
 
     def announce(
-        self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers, address: str
+        self,
+        record: Record,
+        delivery: Delivery,
+        verdict: Verdict,
+        numbers: Numbers,
+        address: str,
+        following: Channel | None = None,
     ) -> tuple[tuple[Outgoing, ...], tuple[RowEvent, ...]]:
-        """What to publish for a verdict. address: what was called, for a suppression."""
-        following = self._next_channel(delivery, verdict)
+        """What to publish for a verdict. address: what was called, for a suppression. following: the fallback that
+        starts with it.
+        """
         events = _events(delivery, verdict, numbers, following.value if following else "")
         outgoing: tuple[Outgoing, ...] = ()
         if verdict.kind is not EventKind.SENT:  # nearly all are, and nothing follows
@@ -151,7 +163,7 @@ class Announcer:
             tries=0,
             hop=delivery.hop + 1,
             siblings=(),
-            fallback=delivery.fallback[1:],
+            fallback=delivery.fallback[delivery.fallback.index(channel) + 1 :],
             doubted_at="",
             doubted_at_ms=0,
             released_at_ms=now_ms,
@@ -165,14 +177,6 @@ class Announcer:
         key = keys.suppression_key(delivery.tenant, delivery.channel, hashed)
         return Outgoing(self._topics.suppressions, key.encode(), codec.encode(message))
 
-    def _next_channel(self, delivery: Delivery, verdict: Verdict) -> Channel | None:
-        """The channel that follows, when this one could not be reached and nothing else of it may still be."""
-        if verdict.reason not in _STARTS_FALLBACK or not delivery.fallback:
-            return None
-        if any(sibling.partition("/")[0] == delivery.channel for sibling in delivery.siblings):
-            return None
-        return delivery.fallback[0]
-
 
 def _next_call(delivery: Delivery, verdict: Verdict, numbers: Numbers) -> int:
     """The number that the next record makes its call by.
@@ -183,9 +187,6 @@ def _next_call(delivery: Delivery, verdict: Verdict, numbers: Numbers) -> int:
     if verdict.called:
         return numbers.call + 1
     return numbers.lapsed.stop if verdict.kind is EventKind.HELD and numbers.lapsed else delivery.call
-
-
-_STARTS_FALLBACK = frozenset({Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.TRIES_USED_UP})
 
 
 def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: str) -> list[StatusEvent]:

@@ -10,6 +10,7 @@ from consumers import calling
 from consumers.breaker import Breaker, BreakerOptions, Gate
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
+from consumers.fallbacks import RedisFallbacks
 from consumers.inquiries import Inquiries
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
@@ -98,6 +99,7 @@ async def _worker(
         RedisClaims(ground.rng, ClaimOptions(lease_s=settings.sending.lease_s)),
         RedisProfiles(ground.trips("profiles"), ground.epoch),
         RedisSuppressions(ground.trips("suppressions"), ground.epoch),
+        RedisFallbacks(),
     )
     budget = RetryBudget(share=settings.sending.retry_share)
     judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings))
@@ -108,6 +110,7 @@ async def _worker(
         controls.order,
         judge.judge,
         settings.quiet_hours(),
+        frozenset(Channel(name) for name, _ in settings.lanes()),
     )
     letters = DeadLetters(ground.topics, ground.clock)
     return LaneWorker(

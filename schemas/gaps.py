@@ -32,6 +32,7 @@ AT_STAKE = {
     "before_send": "The last look at the lease is behind: who wakes up here calls a second time, counted before.",
     "after_send": "The provider has accepted, nobody knows: called again after the lease, and counted.",
     "after_settle": "The verdict is in the claim, not in the log: it is published again, the call is not repeated.",
+    "after_fallback": "A fallback has started in Redis, not in the log: it goes into its lane all the same, and once.",
     # Every engine: `consumers/loop`.
     "before_publish": "Records are handled, nothing they led to is in the log: they come again.",
     "after_publish": "All they led to is in the log, they are not finished: it is written twice, in effect once.",

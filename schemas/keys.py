@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -276,6 +276,17 @@ def held_delivery_id(tenant: str, user_id: str, address: Address, suffix: str, h
     return f"{user_key(tenant, user_id)}:{address.row}/d{address.slot}.{suffix}#{hop}"
 
 
+def digest_group(tenant: str, user_id: str, template: str, channel: str, priority: str) -> bytes:
+    """Stands for the messages to one user that go out as one."""
+    named = f"{user_key(tenant, user_id)}\n{template}\n{channel}\n{priority}"
+    return hashlib.blake2b(named.encode(), digest_size=12).digest()
+
+
+def digest_event(hold_ids: Iterable[bytes]) -> str:
+    """The event id of the digest that is made of these."""
+    return "digest/" + hashlib.blake2b(b"\n".join(sorted(hold_ids)), digest_size=16).hexdigest()
+
+
 def progress_key(tenant: str, campaign_id: str, partition: int) -> str:
     """Record key of `campaign.progress`."""
     return f"{campaign_key(tenant, campaign_id)}:{partition}"
@@ -358,9 +369,19 @@ def redis_plan(tenant: str, user_id: str, intent: str) -> str:
     return f"plan:{{{user_key(tenant, user_id)}}}:{_short(intent)}"
 
 
+def redis_fallback(tenant: str, user_id: str, intent: str, channel: str) -> str:
+    """What is known of an intent's fallback to a channel."""
+    return f"fb:{{{user_key(tenant, user_id)}}}:{_short(intent)}:{channel}"
+
+
 def redis_cancel(tenant: str, user_id: str, intent: str) -> str:
     """Set when the intent was cancelled."""
     return f"cancel:{{{user_key(tenant, user_id)}}}:{_short(intent)}"
+
+
+def redis_digest(tenant: str, user_id: str, intent: str, channel: str) -> str:
+    """In which digest this notification went out on this channel."""
+    return f"dg:{{{user_key(tenant, user_id)}}}:{_short(f'{intent}:{channel}')}"
 
 
 def redis_suppression(tenant: str, channel: str, hashed: str) -> str:
@@ -414,6 +435,11 @@ def redis_breaker(provider: str) -> str:
 def redis_progress(lane: str) -> str:
     """Per lane: partition -> {low watermark, done above it}, written by workers every 250 ms."""
     return f"progress:{{{lane}}}"
+
+
+def redis_spend(tenant: str, channel: str, day: str) -> str:
+    """Account of a tenant's money for a channel on a day of its own: a hash."""
+    return f"{{spend:{encoded(tenant)}:{channel}:{day}}}"
 
 
 def redis_grant(lane: str, tenant: str) -> str:

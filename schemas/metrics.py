@@ -52,7 +52,9 @@ PUBLISH_SECONDS = _histogram("publish_seconds", "From handing over a batch of re
 # Across: route, dispatch, fan-out
 ROUTED = _counter("routed", "Single notifications that got their plan", "priority")
 PLANNED = _counter("deliveries_planned", "Deliveries put into a lane by route or fan-out", "channel", "priority")
-PUT_INTO_HOLD = _counter("put_into_hold", "Deliveries put into hold by route or a worker", "topic", "reason")
+PUT_INTO_HOLD = _counter(
+    "put_into_hold", "Recipients or deliveries put into hold by route, fan-out or a worker", "topic", "reason"
+)
 PAGES_RELEASED = _counter("pages_released", "Campaign pages let go by dispatch", "tenant")
 PAGES_FANNED_OUT = _counter("pages_fanned_out", "Campaign pages turned into deliveries")
 PAGE_SECONDS = _histogram("page_seconds", "Time to fan out one page, until all its records are in the log", _FAST_S)
@@ -77,6 +79,7 @@ DELIVERED = _counter("delivered", "Deliveries reported as delivered by the provi
 ENDED = _counter(
     "ended_without_call", "Deliveries that ended unsent, by state and reason", "channel", "state", "reason"
 )
+FALLBACKS = _counter("fallbacks", "Notifications that turned to another channel", "channel", "following", "reason")
 RETRIES = _counter("retries", "Deliveries put into a tier, by reason", "lane", "tier", "reason")
 OVER_BUDGET = _counter(
     "retries_over_budget", "Retries moved to a longer tier because the retry budget was used up", "provider"
@@ -90,6 +93,14 @@ BREAKER_CHANGES = _counter("breaker_changes", "State changes of a breaker", "pro
 TOKENS = _counter("tokens_taken", "Tokens taken from a provider's shared bucket", "provider", "priority")
 TOKENS_RETURNED = _counter("tokens_expired", "Tokens that were not used within their life", "provider", "priority")
 THROTTLED = _counter("throttled_waits", "Deliveries deferred because no token was left", "provider", "priority")
+SPEND_TODAY = _gauge(
+    "spend_today", "Money that a tenant has spent on a channel today, by all workers", "tenant", "channel"
+)
+SPEND_USUAL = _gauge("spend_usual", "What it has spent by this time on an ordinary day", "tenant", "channel")
+SPEND_BUDGET = _gauge("spend_budget", "What it may spend in a day", "tenant", "channel")
+SPEND_WARNINGS = _counter(
+    "spend_warnings", "Times that money was spent too fast (ahead), or a budget neared its end", "tenant", "channel", "worry"
+)
 CONTROL_CAMPAIGNS = _gauge("paused_or_cancelled_campaigns", "Campaigns that senders currently hold back", "order")
 INBOX_PUT = _counter("inbox_put", "In-app messages put into an inbox")
 
@@ -122,6 +133,7 @@ HELD_OVERDUE_S = _gauge(
     "reason",
 )
 HELD_LET_GO = _counter("held_let_go", "Records let go from hold, by reason", "reason")
+DIGESTS = _counter("digests", "Digests made of messages that waited for each other", "channel")
 
 # Status
 STATUS_EVENTS = _counter("status_events", "Status events merged into rows", "kind")

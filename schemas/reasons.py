@@ -60,6 +60,10 @@ class Reason(StrEnum):
     AUDIENCE_LOST = "audience_lost"
     # held: scheduled at a local time, by the tenant's time zone since the user's own is not known
     UNKNOWN_ZONE = "unknown_zone"
+    # suppressed: another channel was tried in its place
+    FELL_BACK = "fell_back"
+    # failed: its provider was away for so long that another channel was tried
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

@@ -26,6 +26,7 @@ from schemas.topics import Topics
 from schemas.trips import Epoch, Trip
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_claims import MemoryClaims
+from tests.doubles.memory_fallbacks import MemoryFallbacks
 from tests.doubles.memory_trips import RUN_ID, MemoryTrips
 from tests.doubles.scripted_provider import ScriptedProvider
 
@@ -126,6 +127,7 @@ class SenderBench:
         self.clock = ManualClock()
         self.trips = MemoryTrips()
         self.claims = MemoryClaims(self.clock)
+        self.fallbacks = MemoryFallbacks(self.claims, self.clock)
         self.people = MemoryPeople(self.claims)
         self.people.write("42", stores.Profile(1, email="ada@example.org", phone="+4930123456"))
         self.provider = ScriptedProvider()
@@ -142,7 +144,9 @@ class SenderBench:
         epoch = Epoch()
         epoch.run_id = RUN_ID
         people = self.people
-        known = Stores(self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people))
+        known = Stores(
+            self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people), self.fallbacks
+        )
         judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
         renderer = Renderer(self.folder, {"default": "de"})
         rules = Rules({"welcome": self.policy}, renderer, self._order, judge.judge, self.quiet)

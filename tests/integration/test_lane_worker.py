@@ -13,6 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from consumers import breaker, claims, limits
+from consumers.fallbacks import RedisFallbacks
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.render import Renderer
@@ -61,7 +62,8 @@ class Crew:
         epoch = Epoch()
         epoch.run_id = RUN
         store = claims.RedisClaims(random.Random(seed), claims.ClaimOptions(lease_s=options.lease_s))
-        known = Stores(self.trips, epoch, store, RedisProfiles(self.trips, epoch), RedisSuppressions(self.trips, epoch))
+        people = RedisProfiles(self.trips, epoch), RedisSuppressions(self.trips, epoch)
+        known = Stores(self.trips, epoch, store, *people, RedisFallbacks())
         pocket = limits.Pocket(
             self.trips,
             CLOCK,

@@ -287,7 +287,7 @@ async def work(ground: Ground, channel: Channel, priority: Priority) -> None:
 def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Controls) -> LaneWorker:
     site, vendor, bulk = ground.site, ground.site.vendors[channel], priority is Priority.BULK
     pocket = Pocket(ground.trips, ground.clock, vendor.name, vendor.rate, priority, ground.process.name, LimitOptions())
-    stores = Stores(ground.trips, ground.epoch, site.claims, ground.profiles, ground.suppressions)
+    stores = Stores(ground.trips, ground.epoch, site.claims, ground.profiles, ground.suppressions, site.fallbacks)
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(), LADDER)
     options = WorkerOptions(
         in_flight=100,

@@ -16,6 +16,7 @@ from schemas.messages import Channel
 from schemas.policies import MessageClass, OnUnknown, Policies, TemplatePolicy
 from schemas.topics import Topics
 from tests.doubles.memory_claims import MemoryClaims
+from tests.doubles.memory_fallbacks import MemoryFallbacks
 from tests.doubles.memory_groups import Membership, MemoryGroups
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.memory_redis import MemoryRedis
@@ -74,6 +75,7 @@ class Site:
         self.redis = MemoryRedis(self.clock, is_strict=True)
         self.network = Network(loop, rng, self.log, self.redis)
         self.claims = WatchedClaims(self.clock, int(LEASE_S * 1000))
+        self.fallbacks = MemoryFallbacks(self.claims, self.clock)
         self.people = MemoryPeople(self.claims)
         self.vendors = {
             channel: Vendor(PROVIDERS[channel], rate, self.network, TOPICS, rng) for channel, rate in rates.items()

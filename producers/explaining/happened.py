@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from producers.explaining import words
 from producers.explaining.facts import Facts, Source
 from producers.explaining.moments import clock, moment
+from schemas import keys
 from schemas.messages import EventKind, StatusEvent
 from schemas.reasons import Reason
 
@@ -20,7 +21,9 @@ LINES_MOST = 40
 
 def lines(facts: Facts, suffix: str) -> Iterator[str]:
     """What the log says happened to this delivery, a line each; and a word where the log says less than there was."""
-    events = sorted((e for e in facts.told.events if e.delivery == suffix), key=lambda e: (e.at_ms, e.call, e.hop))
+    names = _names(facts)
+    mine = (event for event in facts.told.events if _name(event, names) == suffix)
+    events = sorted(mine, key=lambda event: (event.at_ms, event.call, event.hop))
     shown = list(dict.fromkeys(_line(event, facts.zone) for event in events))
     if len(shown) > LINES_MOST:
         half = LINES_MOST // 2
@@ -32,6 +35,20 @@ def lines(facts: Facts, suffix: str) -> Iterator[str]:
     if not facts.told.is_whole and not facts.lacks(Source.HISTORY):
         until = f" after {moment(facts.told.until_ms, facts.zone)}" if facts.told.until_ms else ""
         yield f"(There may be events{until} that are not listed: the log could not be read through in time.)"
+
+
+def _names(facts: Facts) -> tuple[str, ...]:
+    """The deliveries in the order of the plan: reports name them by number."""
+    planned = next((event.plan for event in facts.told.events if event.kind is EventKind.PLANNED), ())
+    if planned or facts.slot is None:
+        return planned
+    return tuple(keys.shown_suffix(one.channel, one.device) for one in facts.slot.deliveries)
+
+
+def _name(event: StatusEvent, names: tuple[str, ...]) -> str:
+    if event.delivery or event.index < 0:
+        return event.delivery
+    return names[event.index] if event.index < len(names) else keys.fallback_name(event.index)
 
 
 def masked(text: str) -> str:
@@ -58,7 +75,8 @@ def _what(event: StatusEvent, zone: str) -> str:
         case EventKind.SENT:
             return f"{_called(event)}accepted"
         case EventKind.UNCONFIRMED:
-            return f"call {event.call}: nobody knows what came of it{_following(event)}"
+            called = _called(event) or f"call {event.call}: "
+            return f"{called}nobody knows what came of it{_in_brackets(event)}{_following(event)}"
         case EventKind.POSSIBLE_DUPLICATE:
             return f"call {event.call} may have reached the provider although no answer was heard"
     if event.kind in words.REPORTS:

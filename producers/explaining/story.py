@@ -14,7 +14,7 @@ from producers.explaining.moments import length, moment
 from schemas import keys
 from schemas.backstage import ClaimView, ProviderState
 from schemas.messages import Channel, EventKind, Priority
-from schemas.policies import MessageClass, WhenRedisIsDown
+from schemas.policies import MessageClass, OnUnknown, WhenRedisIsDown
 from schemas.reasons import Reason
 from schemas.stores import DeliveryView
 
@@ -71,6 +71,10 @@ def _status(facts: Facts, deliveries: list[DeliveryView]) -> str:
 def _in_short(facts: Facts, status: str, deliveries: list[DeliveryView]) -> str:
     if facts.slot is None and facts.lacks(Source.ROW):
         return "What became of it cannot be read now. What is known without that follows."
+    if facts.slot is None and facts.campaign is not None:
+        return " ".join((words.WAITS_IN_CAMPAIGN, words.CAMPAIGNS[facts.campaign]))
+    if status == EventKind.SENT and all(one.channel == Channel.INAPP for one in deliveries if one.state == status):
+        return words.IN_INBOX_SHORT
     reason = next((one.reason for one in deliveries if one.state == status), "")
     reason = reason or (facts.slot.reason if facts.slot is not None and not deliveries else "")
     return " ".join(filter(None, (words.STATES[status], words.REASONS[Reason(reason)].why)))
@@ -168,8 +172,7 @@ def _delivery(facts: Facts, one: DeliveryView) -> Iterator[str]:
     yield from happened.lines(facts, suffix)
     reason = words.REASONS[Reason(one.reason)]
     yield " ".join(filter(None, (f"Now: {one.state}.", reason.why, _detail(one))))
-    if one.state == EventKind.SENT and one.sent_at_ms:
-        yield f"The provider {one.provider or 'of this channel'} took it at {moment(one.sent_at_ms, facts.zone)}."
+    yield from _called(facts, one)
     if one.possible_duplicates:
         yield words.POSSIBLE_DUPLICATE.format(count=one.possible_duplicates)
     if one.state in WAITS:
@@ -177,6 +180,16 @@ def _delivery(facts: Facts, one: DeliveryView) -> Iterator[str]:
     do = reason.do or words.WHAT_TO_DO.get(one.state, "")
     if do:
         yield f"What you can do: {do}"
+
+
+def _called(facts: Facts, one: DeliveryView) -> Iterator[str]:
+    """Of a call that was made: when it was taken, or why it was not repeated."""
+    if one.state == EventKind.SENT and one.sent_at_ms:
+        at = moment(one.sent_at_ms, facts.zone)
+        taken = f"The provider {one.provider or 'of this channel'} took it at {at}."
+        yield words.IN_INBOX.format(at=at) if one.channel == Channel.INAPP else taken
+    if one.state == EventKind.UNCONFIRMED and facts.policy and facts.policy.on_unknown is OnUnknown.RISK_LOSS:
+        yield words.RATHER_NOT_TWICE
 
 
 def _detail(one: DeliveryView) -> str:
@@ -254,7 +267,7 @@ def _whole(facts: Facts) -> Iterator[str]:
     """What is next for a notification that has no deliveries yet, and what its campaign does."""
     slot = facts.slot
     if slot is None and not facts.lacks(Source.ROW):
-        yield "It is in the log and was not read from there yet; that takes well below a second when all is well."
+        yield words.PAGE_NOT_RELEASED if facts.campaign is not None else words.NOT_READ_YET
     if slot is not None and not slot.deliveries:
         yield from _whole_slot(facts)
     if facts.campaign is not None and facts.asked is not None and (slot is None or slot.status in WAITS):

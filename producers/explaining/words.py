@@ -161,6 +161,13 @@ REASONS: Mapping[Reason, Words] = {
         "It was asked for at a local time. The person's own time zone is not known, so the company's is used.",
         "Put the time zone into the profile.",
     ),
+    Reason.PROVIDER_UNAVAILABLE: Words(
+        "the provider was away for too long",
+        "The provider was away for longer than the template waits before it turns to the next channel.",
+    ),
+    Reason.FELL_BACK: Words(
+        "went on another channel", "The message turned to another channel, so the rest of this one was given up."
+    ),
 }
 """Every reason of the closed list."""
 
@@ -188,7 +195,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     EventKind.UNDELIVERED: "Check the address or the device with the person; then the team can send it again.",
     EventKind.BOUNCED: "Ask the person for the right address. The old one is on the suppression list.",
     EventKind.COMPLAINED: "Do not send it again: the address is on the suppression list.",
-    EventKind.CANCELLED: "Nothing: whoever cancelled it wanted that. It can be sent anew as a new message.",
+    EventKind.CANCELLED: "Nothing needs to be done: whoever cancelled it wanted that. It can be sent as a new message.",
 }
 """By the state shown, where the reason does not say more."""
 
@@ -240,5 +247,11 @@ POSSIBLE_DUPLICATE = (
     "{count} of its calls may have reached the provider without our hearing of it, and it was called again: "
     "the person may have got it more than once."
 )
+NOT_READ_YET = "It is in the log and was not read from there yet; that takes well below a second when all is well."
+PAGE_NOT_RELEASED = "Its page of the campaign was not let go yet: a campaign goes out at the pace of its providers."
+WAITS_IN_CAMPAIGN = "It waits for its turn in its campaign; nothing was sent yet."
+RATHER_NOT_TWICE = "The template would rather lose a message than send it twice, so the call was not repeated."
+IN_INBOX = "It lies in the inbox of the app since {at}."
+IN_INBOX_SHORT = "It was put into the person's inbox in the app."
 REDIS_AWAY = "Nothing is sent while Redis cannot be used; everything waits and goes on by itself."
 REDIS_AWAY_SENDS = "This template is sent all the same while Redis cannot be used, at a lower rate."

@@ -8,8 +8,9 @@ from producers.explaining import story
 from producers.explaining.facts import Facts, Missing, Source, Told, Way
 from schemas.backstage import ClaimState, ClaimView, ProviderState, ProviderView
 from schemas.messages import CampaignStatus, EventKind
+from schemas.policies import OnUnknown
 from schemas.stores import SlotView
-from tests.unit.producers.explaining.known import NEWS, NINE_MS, WELL, delivery, event, facts
+from tests.unit.producers.explaining.known import CODE, NEWS, NINE_MS, WELL, delivery, event, facts
 
 
 def told(known: Facts) -> str:
@@ -192,3 +193,38 @@ def test_a_log_that_could_not_be_read_through_is_not_passed_off_as_the_whole_sto
     sent = delivery("sent", provider="texter", calls=3, sent_at_ms=NINE_MS)
     text = told(facts([sent], told=Told((), False, NINE_MS + 1_000)))
     assert "(There may be events after 2026-11-30 09:00:01 UTC (10:00:01 in Europe/Berlin) that are not listed" in text
+
+
+def test_a_report_that_names_its_delivery_by_number_is_in_the_list_of_that_delivery() -> None:
+    """Providers return the place in the plan, not a name."""
+    arrived = delivery("delivered", "push", device="1a2b3c4d")
+    events = [
+        event(EventKind.PLANNED, 20, "", plan=("email", "push/1a2b3c4d")),
+        event(EventKind.DELIVERED, 900, "", index=1, call=1),
+    ]
+    found = story.tell(facts([delivery("sent", "email"), arrived], events, policy=NEWS))
+    said = {section.title: section.lines for section in found.sections}
+    assert said["Push to device 1a2b3c4d"][0] == "2026-11-30 09:00:00.900  the provider reports: delivered"
+    assert not any("delivered" in line for line in said["Email"])
+
+
+def test_who_is_on_a_page_that_was_not_let_go_waits_for_the_campaign_and_for_nothing_else() -> None:
+    text = told(facts(policy=NEWS, campaign=CampaignStatus.PAUSED))
+    assert text.startswith("It waits for its turn in its campaign; nothing was sent yet. The campaign is paused")
+    assert "Its page of the campaign was not let go yet" in text
+    assert "was not read from there yet" not in text
+
+
+def test_an_in_app_message_lies_in_the_inbox_and_was_taken_by_no_provider() -> None:
+    text = told(facts([delivery("sent", "inapp", provider="inapp", calls=1, sent_at_ms=NINE_MS)], policy=NEWS))
+    assert text.startswith("It was put into the person's inbox in the app.")
+    assert "It lies in the inbox of the app since 2026-11-30 09:00:00 UTC" in text
+    assert "took it" not in text
+
+
+def test_a_template_that_would_rather_lose_than_repeat_says_why_nothing_followed() -> None:
+    once = replace(CODE, on_unknown=OnUnknown.RISK_LOSS)
+    doubt = event(EventKind.UNCONFIRMED, 50, call=1, provider="texter", detail="connection lost")
+    text = told(facts([delivery("unconfirmed", calls=1)], [doubt], policy=once))
+    assert "call 1 to texter: nobody knows what came of it (connection lost)" in text
+    assert "so the call was not repeated." in text

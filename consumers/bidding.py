@@ -9,12 +9,13 @@ from consumers import send_checks
 from consumers.breaker import Gate, State
 from consumers.claims import MAX_TAKEOVERS, Answer, Entry, ServerTime, Taken
 from consumers.fallbacks import STARTED, is_watched
+from consumers.guarding import Guards
 from consumers.limits import Token
 from consumers.looking import Looked, obey
 from consumers.send_checks import Wait
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
 from consumers.telling import Teller
-from consumers.verdicts import Verdict
+from consumers.verdicts import WAITS, Verdict
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import EventKind
@@ -24,11 +25,20 @@ from schemas.reasons import ParkReason, Reason
 _OURS = (Answer.CLAIMED, Answer.TAKEOVER)
 
 
-class _Answered(NamedTuple):
-    """The replies to one bid, that about the suppression last. entry: the claim asked for as the first one."""
+class _Asked(NamedTuple):
+    """One bid. entry: the claim asked for as the first one; guards: how many commands these added."""
 
     entry: Entry | None
-    replies: list[Any]
+    guards: int
+
+
+class _Answered(NamedTuple):
+    """The replies to one bid. claim: about the claim; cause: about the suppression."""
+
+    entry: Entry | None
+    claim: list[Any]
+    cause: Any
+    guards: list[Any]
 
 
 class Bidder:
@@ -40,11 +50,13 @@ class Bidder:
         seats: Sequence[Seat],
         begin: Callable[[Sending, Seat], None],
         places: Room,
+        guards: Guards,
         teller: Teller,
         clock: Clock,
         options: WorkerOptions,
     ) -> None:
         self._stores = stores
+        self._guards = guards
         self._seats = seats
         self._begin = begin
         self._places = places
@@ -138,17 +150,18 @@ class Bidder:
         """What was answered to each, and the clock that leases run by. Raises StoreDown."""
         known = self._stores
         trip = known.trips.begin()
-        asked: list[Entry | None] = []
+        asked: list[_Asked] = []
         for sending in chosen:
-            bid, delivery = sending.bid, sending.delivery
+            bid, delivery, entry = sending.bid, sending.delivery, None
             if sending.is_first:
-                asked.append(known.claims.ask_first(trip, bid, server_ms))
+                entry = known.claims.ask_first(trip, bid, server_ms)
+                token = entry.token
                 known.claims.ask_version(trip, bid)
                 known.claims.ask_cancelled(trip, bid)
             else:
-                asked.append(None)
-                known.claims.ask_take(trip, bid, sending.version, sending.cancelled)
+                token = known.claims.ask_take(trip, bid, sending.version, sending.cancelled)
             known.suppressions.ask(trip, delivery.tenant, delivery.channel, sending.address)
+            asked.append(_Asked(entry, self._guards.ask(trip, sending, token)))
         watched = [sending for sending in chosen if is_watched(sending.delivery)]
         for sending in watched:  # behind the claims: what starts after this finds them taken
             known.fallbacks.ask_standing(trip, sending.delivery)
@@ -163,18 +176,18 @@ class Bidder:
     def _is_won(self, sending: Sending, answer: _Answered, now_ms: int, again: list[Sending]) -> bool:
         """Whether a call follows; else the delivery is answered, settled, or to be checked again."""
         if answer.entry is not None:
-            taken = self._first(sending, answer.entry, answer.replies, now_ms)
+            taken = self._first(sending, answer.entry, answer.claim, now_ms)
         else:
-            taken = self._stores.claims.read_take(_whole(answer.replies)[0])
+            taken = self._stores.claims.read_take(_whole(answer.claim)[0])
         if taken.answer is Answer.RECHECK:
             again.append(sending)
         elif taken.answer not in _OURS:
             obey(self._teller, sending, taken.answer, taken.entry, now_ms, self._clock)
         else:
-            verdict = self._verdict_without_call(sending, taken, self._stores.suppressions.read(answer.replies[-1]))
-            if verdict is None:
+            found = self._in_the_way(sending, taken, answer)
+            if found is None:
                 return True
-            self._teller.settle(sending, verdict)
+            self._teller.stop(sending, found)
         return False
 
     def _first(self, sending: Sending, mine: Entry, replies: list[Any], now_ms: int) -> Taken:
@@ -196,30 +209,39 @@ class Bidder:
             return
         trip = self._stores.trips.begin()
         for sending in changed:
-            self._stores.claims.ask_give_back(trip, sending.bid, sending.held_claim().token)
+            token = sending.held_claim().token
+            self._guards.ask_given_back(trip, sending, token)
+            self._stores.claims.ask_give_back(trip, sending.bid, token)
             sending.claim = None
         await trip.execute()
 
-    def _verdict_without_call(self, sending: Sending, taken: Taken, cause: str) -> Verdict | None:
+    def _in_the_way(self, sending: Sending, taken: Taken, answer: _Answered) -> Verdict | Wait | None:
         """What keeps the new holder of the claim from calling; None: nothing."""
         entry = taken.entry
         assert entry is not None
         sending.claim = entry
         sending.lapsed = range(entry.record_call, entry.call)
-        now_ms = self._clock.now_ms()
+        cause = self._stores.suppressions.read(answer.cause)
         if cause:
-            return send_checks.suppressed(sending.delivery.channel, cause, now_ms)
+            return send_checks.suppressed(sending.delivery.channel, cause, self._clock.now_ms())
         if sending.standing in STARTED:
-            return Verdict(EventKind.SUPPRESSED, now_ms, Reason.FELL_BACK)
+            return Verdict(EventKind.SUPPRESSED, self._clock.now_ms(), Reason.FELL_BACK)
         if taken.answer is not Answer.TAKEOVER:
-            return None
+            return self._guards.found(sending, answer.guards)
         metrics.TAKEOVERS.labels(sending.record.topic).inc()
+        found = self._given_up(sending, entry) or self._guards.found(sending, answer.guards)
+        if not isinstance(found, Verdict) or found.kind in WAITS:
+            metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
+        return found
+
+    def _given_up(self, sending: Sending, entry: Entry) -> Verdict | None:
+        """The end of a delivery whose last call is in doubt and must not be repeated."""
+        now_ms = self._clock.now_ms()
         if entry.takeovers >= MAX_TAKEOVERS:
             text = f"{entry.takeovers} workers died with it"
             return Verdict(EventKind.FAILED, now_ms, Reason.CRASHES_WORKER, text, park=ParkReason.CRASHES_WORKER)
         if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
             return Verdict(EventKind.UNCONFIRMED, now_ms, Reason.UNKNOWN_OUTCOME)
-        metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
         return None
 
 
@@ -227,12 +249,13 @@ def _written_ms(sending: Sending) -> int:
     return sending.record.timestamp_ms
 
 
-def _apart(asked: Sequence[Entry | None], replies: list[Any]) -> list[_Answered]:
+def _apart(asked: Sequence[_Asked], replies: list[Any]) -> list[_Answered]:
     """Each bid with its own replies."""
     answers, at = [], 0
-    for entry in asked:
-        end = at + (2 if entry is None else 4)
-        answers.append(_Answered(entry, replies[at:end]))
+    for entry, guards in asked:
+        cause = at + (1 if entry is None else 3)
+        end = cause + 1 + guards
+        answers.append(_Answered(entry, replies[at:cause], replies[cause], replies[cause + 1 : end]))
         at = end
     return answers
 

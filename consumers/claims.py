@@ -163,8 +163,10 @@ class Claims(Protocol):
 
     def read_cancelled(self, reply: Any) -> bool: ...
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        """Asks for any claim, if the profile and the cancel flag are still those that were seen."""
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
+        """Asks for any claim, if the profile and the cancel flag are still those that were seen. The token that it
+        then has.
+        """
         ...
 
     def read_take(self, reply: Any) -> Taken: ...
@@ -269,8 +271,8 @@ class RedisClaims:
     def read_cancelled(self, reply: Any) -> bool:
         return bool(reply)
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        self._run_take(trip, bid, (version_seen, int(cancelled_seen)), _UNSETTLED, b"")
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
+        return self._run_take(trip, bid, (version_seen, int(cancelled_seen)), _UNSETTLED, b"")
 
     def read_take(self, reply: Any) -> Taken:
         return Taken(Answer(reply[:1]), unpacked_entry(reply[1:]) if len(reply) > 1 else None)
@@ -281,10 +283,12 @@ class RedisClaims:
     def read_end(self, reply: Any) -> Taken:
         return self.read_take(reply)
 
-    def _run_take(self, trip: Trip, bid: Bid, seen: tuple[int, int], verdict: VerdictClass, detail: bytes) -> None:
+    def _run_take(self, trip: Trip, bid: Bid, seen: tuple[int, int], verdict: VerdictClass, detail: bytes) -> bytes:
+        token = self._rng.randbytes(TOKEN_BYTES)
         touched = (bid.claim_key, bid.profile_key, bid.cancel_key)
-        numbers = (bid.generation, bid.record_call, self._rng.randbytes(TOKEN_BYTES), self._lease_ms, self._keep_s)
+        numbers = (bid.generation, bid.record_call, token, self._lease_ms, self._keep_s)
         trip.run(TAKE, touched, bid.address, *numbers, *seen, int(bid.forced), int(verdict), detail)
+        return token
 
     def ask_settle(
         self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from consumers import claims
 from consumers.bidding import Bidder
 from consumers.calling import Caller, Gap, Judge
+from consumers.caps import CapRules
+from consumers.guarding import Guards
 from consumers.looking import Looker, Order
 from consumers.render import Renderer
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
@@ -47,6 +49,7 @@ class Rules:
     order: Order
     judge: Judge
     quiet: QuietHours
+    caps: CapRules
     served: Collection[Channel] = frozenset(Channel)
 
 
@@ -71,13 +74,14 @@ class LaneWorker:
         self._letters = letters
         self._options = options
         tally = Tally()
-        self._settling = Settling(stores, [seat.breaker for seat in seats], tally, settle_options, gap)
+        guards = Guards(stores.caps, stores.lookalikes, rules.caps, ids, clock)
+        self._settling = Settling(stores, guards, [seat.breaker for seat in seats], tally, settle_options, gap)
         self._teller = Teller(
             Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, options
         )
         self._at_provider = Room(options.calls_at_once)
         self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
-        self._bidder = Bidder(stores, seats, self._begin, self._at_provider, self._teller, clock, options)
+        self._bidder = Bidder(stores, seats, self._begin, self._at_provider, guards, self._teller, clock, options)
         self._caller = Caller(
             rules.renderer, ids, rules.order, rules.quiet, rules.judge, self._teller, clock, tally, options, gap
         )

@@ -6,9 +6,11 @@ import asyncio
 from dataclasses import dataclass
 
 from consumers.breaker import Breaker
+from consumers.caps import Caps, Place
 from consumers.claims import Bid, Claims, Entry
 from consumers.fallbacks import Fallbacks, Standing
 from consumers.limits import Token, Tokens
+from consumers.lookalikes import Lookalikes, Mark
 from consumers.providers.contract import Provider
 from consumers.turns import Turn
 from retry_topics import ladder
@@ -41,6 +43,8 @@ class Stores:
     profiles: stores.Profiles
     suppressions: stores.Suppressions
     fallbacks: Fallbacks
+    caps: Caps
+    lookalikes: Lookalikes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Sending:
     is_probe: bool = False
     claim: Entry | None = None
     lease_until_s: float = 0.0
+    place: Place | None = None
+    mark: Mark | None = None
     is_ending: bool = False
     standing: Standing = Standing.OPEN
     is_answered: bool = False

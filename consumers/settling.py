@@ -17,6 +17,7 @@ from consumers import verdicts
 from consumers.breaker import Breaker
 from consumers.claims import Bid, Settled, Taken
 from consumers.fallbacks import Found, Question
+from consumers.guarding import Guards
 from consumers.sending import Sending, Stores
 from consumers.tally import Tally
 from consumers.verdicts import Verdict
@@ -73,7 +74,7 @@ class _Load(NamedTuple):
     batch: Sequence[Settlement]
     asked: Sequence[_Asked]
     marks: Sequence[tuple[Bid, bytes]]
-    returned: Sequence[tuple[Bid, bytes, Callable[[], None]]]
+    returned: Sequence[tuple[Sending, bytes, Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Settling:
     def __init__(
         self,
         stores: Stores,
+        guards: Guards,
         breakers: Sequence[Breaker],
         tally: Tally,
         options: SettleOptions,
@@ -99,6 +101,7 @@ class Settling:
         self._trips = stores.trips
         self._store = stores.claims
         self._fallbacks = stores.fallbacks
+        self._guards = guards
         self._breakers = breakers
         self._tally = tally
         self._options = options
@@ -107,7 +110,7 @@ class Settling:
         self._waiting: list[Settlement] = []
         self._asked: list[_Asked] = []
         self._published: list[tuple[Bid, bytes]] = []
-        self._given_back: list[tuple[Bid, bytes, Callable[[], None]]] = []
+        self._given_back: list[tuple[Sending, bytes, Callable[[], None]]] = []
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -126,9 +129,9 @@ class Settling:
         self._published.append((bid, token))
         self._wake()
 
-    def give_back(self, bid: Bid, token: bytes, then: Callable[[], None]) -> None:
-        """No call is made under this claim; `then` is called once others can have it."""
-        self._given_back.append((bid, token, then))
+    def give_back(self, sending: Sending, token: bytes, then: Callable[[], None]) -> None:
+        """No call is made under its claim, the one of this token; `then` is called once others can have it."""
+        self._given_back.append((sending, token, then))
         self._wake()
 
     async def run(self, hears: Hears) -> None:
@@ -210,9 +213,12 @@ class Settling:
             self._fallbacks.ask(trip, question)
         for bid, token in load.marks:
             store.ask_published(trip, bid, token)
-        for bid, token, _ in load.returned:
-            store.ask_give_back(trip, bid, token)
-        for _, verdict, _, reference in load.batch:
+        for sending, token, _ in load.returned:
+            self._guards.ask_given_back(trip, sending, token)
+            store.ask_give_back(trip, sending.bid, token)
+        for sending, verdict, _, reference in load.batch:
+            if sending.claim is not None:
+                self._guards.ask_settled(trip, sending, sending.claim.token, verdict)
             if reference:
                 key = keys.redis_message(verdict.provider, verdict.provider_id)
                 trip.execute_command("SET", key, reference, "EX", PROVIDER_ID_KEPT_S)

@@ -106,7 +106,7 @@ class Teller:
                 self._end(sending, found)
         elif sending.claim is not None:
             then = partial(sending.finish, Defer(found.until_ms))
-            self._settling.give_back(sending.bid, sending.claim.token, then)
+            self._settling.give_back(sending, sending.claim.token, then)
         else:
             self._wait(sending, found)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from consumers import calling
 from consumers.breaker import Breaker, BreakerOptions, Gate
+from consumers.caps import CapRules, RedisCaps
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
 from consumers.fallbacks import RedisFallbacks
@@ -15,6 +16,7 @@ from consumers.inquiries import Inquiries
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.limits import LEAST_BURST, LimitOptions, Pocket, Rate
+from consumers.lookalikes import RedisLookalikes
 from consumers.loop.handout import HandoutOptions
 from consumers.progress import ProgressWriter
 from consumers.providers.contract import Provider
@@ -100,6 +102,8 @@ async def _worker(
         RedisProfiles(ground.trips("profiles"), ground.epoch),
         RedisSuppressions(ground.trips("suppressions"), ground.epoch),
         RedisFallbacks(),
+        RedisCaps(),
+        RedisLookalikes(),
     )
     budget = RetryBudget(share=settings.sending.retry_share)
     judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings))
@@ -110,6 +114,7 @@ async def _worker(
         controls.order,
         judge.judge,
         settings.quiet_hours(),
+        _cap_rules(settings),
         frozenset(Channel(name) for name, _ in settings.lanes()),
     )
     letters = DeadLetters(ground.topics, ground.clock)
@@ -125,6 +130,12 @@ async def _worker(
         SettleOptions(every_s=SETTLE_BULK_S if priority is Priority.BULK else SETTLE_FAST_S),
         None if ground.gap is None else _waiting(ground.gap),
     )
+
+
+def _cap_rules(settings: Settings) -> CapRules:
+    tenants = settings.tenants.items()
+    marketing = {name: tenant.caps.day for name, tenant in tenants if tenant.caps is not None}
+    return CapRules(marketing, {name: tenant.time_zone for name, tenant in tenants})
 
 
 def _waiting(gap: Gap) -> calling.Gap:

@@ -384,6 +384,16 @@ def redis_digest(tenant: str, user_id: str, intent: str, channel: str) -> str:
     return f"dg:{{{user_key(tenant, user_id)}}}:{_short(f'{intent}:{channel}')}"
 
 
+def redis_cap(tenant: str, user_id: str, kind: str, date: str) -> str:
+    """Sorted set: what a user got of this kind on this local date ("YYYY-MM-DD")."""
+    return f"cap:{{{user_key(tenant, user_id)}}}:{date}:{kind}"
+
+
+def redis_lookalike(tenant: str, user_id: str, content: str) -> bytes:
+    """Mark of the last message of this content (8-byte hash). Written with every send, hence short."""
+    return f"l:{{{user_key(tenant, user_id)}}}:".encode() + _content_hash(content)
+
+
 def redis_suppression(tenant: str, channel: str, hashed: str) -> str:
     return f"sup:{{{encoded(tenant)}/{channel}:{hashed}}}"
 
@@ -464,6 +474,11 @@ REDIS_APPLIED = "applied:{epoch}"
 """Hash: topic and partition -> offset up to which the log had been applied when this Redis was last saved."""
 REDIS_BY_OFFSET = ("p:", "sup:", "in:")
 """How keys begin whose content was stored by log offsets or comes back from the log: worthless beside another log."""
+
+
+@lru_cache(REMEMBERED_USERS)
+def _content_hash(content: str) -> bytes:
+    return hashlib.blake2b(content.encode(), digest_size=8).digest()
 
 
 def _short(text: str) -> str:

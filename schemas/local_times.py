@@ -66,6 +66,11 @@ def known_zone(wanted: str, default: str) -> tuple[str, bool]:
     return (wanted, True) if is_known(wanted) else (default, False)
 
 
+def local_date(zone: str, now_ms: int) -> str:
+    """The date ("YYYY-MM-DD") that a wall calendar shows in a zone that is known."""
+    return _instant(now_ms).astimezone(_place(zone)).date().isoformat()
+
+
 def earliest_ms(send_on: str, send_at_local: str, now_ms: int) -> int:
     """No zone has this wish's moment before; at least now_ms when it has no date."""
     return _everywhere_ms(send_on, send_at_local, -EASTERNMOST) if send_on else now_ms

@@ -87,6 +87,12 @@ OVER_BUDGET = _counter(
 TAKEOVERS = _counter("takeovers", "Claims taken over from a worker whose lease ran out", "lane")
 POSSIBLE_DUPLICATES = _counter("possible_duplicates", "Calls that may have repeated an earlier one", "channel", "cause")
 LATE_SETTLES = _counter("late_settles", "Verdicts that came after the lease had passed to another worker", "lane")
+CAP_WAITS = _counter(
+    "cap_waits", "Deliveries put off because calls under way may use up the user's cap or leave it free", "lane"
+)
+LOOKALIKES = _counter(
+    "lookalikes_held", "Deliveries held because another message of their template went to the same user", "template"
+)
 RENDER_FAILURES = _counter("render_failures", "Templates that failed for one delivery", "template")
 BREAKER = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "provider")
 BREAKER_CHANGES = _counter("breaker_changes", "State changes of a breaker", "provider", "state")

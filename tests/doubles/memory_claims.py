@@ -64,15 +64,17 @@ class MemoryClaims:
     def read_cancelled(self, reply: Any) -> bool:
         return bool(reply)
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> None:
-        _later(trip, lambda: self._take(bid, (version_seen, cancelled_seen)))
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
+        mine = self.fresh(bid)
+        _later(trip, lambda: self._take(bid, (version_seen, cancelled_seen), mine))
+        return mine.token
 
     def read_take(self, reply: Any) -> Taken:
         assert isinstance(reply, Taken)
         return reply
 
     def ask_end(self, trip: Trip, bid: Bid, verdict: VerdictClass, detail: bytes) -> None:
-        _later(trip, lambda: self._take(bid, None, verdict, detail))
+        _later(trip, lambda: self._take(bid, None, self.fresh(bid)._replace(verdict=verdict, detail=detail)))
 
     def read_end(self, reply: Any) -> Taken:
         return self.read_take(reply)
@@ -92,20 +94,14 @@ class MemoryClaims:
     def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
         _later(trip, lambda: self._give_back(bid, token))
 
-    def _take(
-        self,
-        bid: Bid,
-        seen: tuple[int, bool] | None,
-        verdict: VerdictClass = VerdictClass.NONE,
-        detail: bytes = b"",
-    ) -> Taken:
+    def _take(self, bid: Bid, seen: tuple[int, bool] | None, mine: Entry) -> Taken:
         entry = self.entries.get(bid.claim_key)
         answer = judge(entry, bid, self._clock.now_ms())
         if answer not in (Answer.TAKEOVER, Answer.CLAIMED):
             return Taken(answer, entry)
         if seen is not None and seen != (self.versions.get(bid.profile_key, 0), bid.cancel_key in self.cancelled):
             return Taken(Answer.RECHECK, None)
-        mine = self.fresh(bid)._replace(verdict=verdict, detail=detail)
+        mine = mine._replace(lease_end_ms=self._clock.now_ms() + self._lease_ms)
         if entry and (entry.generation, entry.record_call) == (bid.generation, bid.record_call):
             more = int(answer is Answer.TAKEOVER)
             mine = mine._replace(takeovers=min(entry.takeovers + more, MAX_TAKEOVERS))

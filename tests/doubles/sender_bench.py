@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from consumers.breaker import CLOSED, Breaker, BreakerOptions, State
+from consumers.caps import CapRules
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.limits import Token
@@ -19,7 +20,7 @@ from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys, stores
 from schemas.messages import CampaignOrder, Channel, Delivery, StatusEvent
-from schemas.policies import MessageClass, TemplatePolicy
+from schemas.policies import ContentCheck, MessageClass, TemplatePolicy
 from schemas.quiet_hours import QuietHours
 from schemas.records import Answer, Defer, Done, Outgoing, Record
 from schemas.topics import Topics
@@ -27,6 +28,7 @@ from schemas.trips import Epoch, Trip
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_claims import MemoryClaims
 from tests.doubles.memory_fallbacks import MemoryFallbacks
+from tests.doubles.memory_guards import MemoryCaps, MemoryLookalikes
 from tests.doubles.memory_trips import RUN_ID, MemoryTrips
 from tests.doubles.scripted_provider import ScriptedProvider
 
@@ -128,13 +130,18 @@ class SenderBench:
         self.trips = MemoryTrips()
         self.claims = MemoryClaims(self.clock)
         self.fallbacks = MemoryFallbacks(self.claims, self.clock)
+        self.caps = MemoryCaps(self.claims, self.clock)
+        self.marks = MemoryLookalikes(self.claims, self.clock)
+        self.cap_rules = CapRules({}, {})
         self.people = MemoryPeople(self.claims)
         self.people.write("42", stores.Profile(1, email="ada@example.org", phone="+4930123456"))
         self.provider = ScriptedProvider()
         self.tokens = FreeTokens()
         self.breaker = StillBreaker()
         self.orders: dict[tuple[str, str], CampaignOrder] = {}
-        self.policy = TemplatePolicy("welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,))
+        self.policy = TemplatePolicy(
+            "welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,), content_check=ContentCheck.OFF
+        )
         self.quiet = QuietHours({}, {})
         self.gap: Callable[[str], Any] | None = None
         self.options = WorkerOptions(**changes)
@@ -144,12 +151,11 @@ class SenderBench:
         epoch = Epoch()
         epoch.run_id = RUN_ID
         people = self.people
-        known = Stores(
-            self.trips, epoch, self.claims, MemoryProfiles(people), MemorySuppressions(people), self.fallbacks
-        )
+        profiles, barred = MemoryProfiles(people), MemorySuppressions(people)
+        known = Stores(self.trips, epoch, self.claims, profiles, barred, self.fallbacks, self.caps, self.marks)
         judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
         renderer = Renderer(self.folder, {"default": "de"})
-        rules = Rules({"welcome": self.policy}, renderer, self._order, judge.judge, self.quiet)
+        rules = Rules({"welcome": self.policy}, renderer, self._order, judge.judge, self.quiet, self.cap_rules)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],
             known,

@@ -13,9 +13,11 @@ import pytest
 from redis.asyncio import Redis
 
 from consumers import breaker, claims, limits
+from consumers.caps import CapRules, RedisCaps
 from consumers.fallbacks import RedisFallbacks
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
+from consumers.lookalikes import RedisLookalikes
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
@@ -25,7 +27,7 @@ from retry_topics.dead_letters import DeadLetters
 from schemas import codec, facets, keys
 from schemas.clock import SystemClock
 from schemas.messages import CampaignOrder, Channel, Contact, Delivery, FacetKind, Priority, RecipientFacet
-from schemas.policies import MessageClass, TemplatePolicy
+from schemas.policies import ContentCheck, MessageClass, TemplatePolicy
 from schemas.quiet_hours import QuietHours
 from schemas.records import Answer, Defer, Done, Record
 from schemas.stores import FacetWrite
@@ -37,7 +39,8 @@ from tests.doubles.scripted_provider import ScriptedProvider
 
 CLOCK = SystemClock()
 TOPICS = Topics()
-POLICIES = {"welcome": TemplatePolicy("welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,))}
+WELCOME = TemplatePolicy("welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,), content_check=ContentCheck.OFF)
+POLICIES = {WELCOME.name: WELCOME}
 OPTIONS = WorkerOptions(lease_s=0.6, deadline_s=0.2, lease_margin_s=0.1)
 RATE = limits.Rate(1_000, 100)
 RUN = b"this run"
@@ -63,7 +66,7 @@ class Crew:
         epoch.run_id = RUN
         store = claims.RedisClaims(random.Random(seed), claims.ClaimOptions(lease_s=options.lease_s))
         people = RedisProfiles(self.trips, epoch), RedisSuppressions(self.trips, epoch)
-        known = Stores(self.trips, epoch, store, *people, RedisFallbacks())
+        known = Stores(self.trips, epoch, store, *people, RedisFallbacks(), RedisCaps(), RedisLookalikes())
         pocket = limits.Pocket(
             self.trips,
             CLOCK,
@@ -75,8 +78,8 @@ class Crew:
         )
         seat = Seat(self.provider, breaker.Breaker(self.provider.name, breaker.BreakerOptions()), pocket)
         judge = OutcomeJudge(CLOCK, random.Random(seed), RetryBudget())
-        quiet = QuietHours({}, {})
-        rules = Rules(POLICIES, self.renderer, lambda tenant, campaign: CampaignOrder.RUNNING, judge.judge, quiet)
+        quiet, uncapped = QuietHours({}, {}), CapRules({}, {})
+        rules = Rules(POLICIES, self.renderer, _running, judge.judge, quiet, uncapped)
         letters = DeadLetters(TOPICS, CLOCK)
         ids = keys.Ids(b"secret")
         return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, options, SettleOptions(), gap)
@@ -86,6 +89,10 @@ class Crew:
         user = RecipientFacet(delivery.tenant, delivery.user_id, FacetKind.USER, CLOCK.now_ms(), phone="+4930123456")
         written = FacetWrite(facets.name_of(user), 1, user)
         await RedisProfiles(self.trips, Epoch()).apply(delivery.tenant, delivery.user_id, [written])
+
+
+def _running(tenant: str, campaign: str) -> CampaignOrder:
+    return CampaignOrder.RUNNING
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ from tests.doubles.stores import MemoryReads
 from tests.simulation.loop import Killed, Process
 from tests.simulation.network import Lines, Producer, Reader, Views
 from tests.simulation.site import (
+    CAP_RULES,
     DEADLINE_S,
     IDS,
     LADDER,
@@ -287,7 +288,8 @@ async def work(ground: Ground, channel: Channel, priority: Priority) -> None:
 def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Controls) -> LaneWorker:
     site, vendor, bulk = ground.site, ground.site.vendors[channel], priority is Priority.BULK
     pocket = Pocket(ground.trips, ground.clock, vendor.name, vendor.rate, priority, ground.process.name, LimitOptions())
-    stores = Stores(ground.trips, ground.epoch, site.claims, ground.profiles, ground.suppressions, site.fallbacks)
+    profiles, barred = ground.profiles, ground.suppressions
+    stores = Stores(ground.trips, ground.epoch, site.claims, profiles, barred, site.fallbacks, site.caps, site.marks)
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(), LADDER)
     options = WorkerOptions(
         in_flight=100,
@@ -302,7 +304,7 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     return LaneWorker(
         [Seat(Client(vendor), Breaker(vendor.name, BREAKER), pocket)],
         stores,
-        Rules(POLICIES, site.renderer, controls.order, judge.judge, QUIET),
+        Rules(POLICIES, site.renderer, controls.order, judge.judge, QUIET, CAP_RULES),
         IDS,
         TOPICS,
         ground.letters,

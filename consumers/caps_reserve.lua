@@ -1,0 +1,44 @@
+-- Reserves a place under each cap for the holder of a claim: in all of them, or in none.
+-- KEYS: claim, then a sorted set for each cap (one hash tag).
+-- ARGV: token, group, member, keep s, then how many each set may hold.
+-- A member is one delivery; it begins with its group, and a group counts once. Its score is the end of the lease under
+-- which its call is made, infinite once it was sent. Where the lease has run out nobody knows: its place stays taken.
+-- Answer: nil the claim is not ours (layout: claim_entry.lua), 0 reserved, -n the nth cap is full of what was sent,
+-- n ms until the first lease ends under a cap that is full only with those that are still being sent.
+local raw = redis.call('GETRANGE', KEYS[1], 4, 13)
+if string.sub(raw, 7) ~= ARGV[1] then return false end
+local lease_end = struct.unpack('>I6', raw)
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local group, bytes = ARGV[2], string.len(ARGV[2])
+local wait = 0
+
+for set = 2, #KEYS do
+  local found = redis.call('ZRANGE', KEYS[set], 0, -1, 'WITHSCORES')
+  local counted, held, sent, first_end = {}, 0, 0, math.huge
+  for at = 1, #found, 2 do
+    local other, ends = string.sub(found[at], 1, bytes), tonumber(found[at + 1])
+    if counted[other] == nil then counted[other], held = false, held + 1 end
+    if ends <= now or ends == math.huge then
+      if not counted[other] then counted[other], sent = true, sent + 1 end
+    elseif ends < first_end then
+      first_end = ends
+    end
+  end
+  local most = tonumber(ARGV[set + 3])
+  if counted[group] == nil and held >= most then
+    if sent >= most then return 1 - set end
+    wait = math.max(wait, first_end - now)
+  end
+end
+if wait > 0 then return wait end
+
+for set = 2, #KEYS do
+  -- A holder before us left it: what came of its call nobody heard.
+  local there = redis.call('ZSCORE', KEYS[set], ARGV[3])
+  local score = lease_end
+  if there and tonumber(there) ~= lease_end then score = 'inf' end
+  redis.call('ZADD', KEYS[set], score, ARGV[3])
+  redis.call('EXPIRE', KEYS[set], ARGV[4])
+end
+return 0

@@ -1,0 +1,110 @@
+"""What is asked and kept with a claim: places under caps, the mark that look-alikes find, and what follows.
+
+All of it travels in the pipelines of the claim: asked for in round trip B (`bidding`), confirmed or taken back
+when the claim is settled or given back (`settling`). A delivery without caps asks for no place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from consumers import claims, lookalikes
+from consumers.caps import Cap, CapRules, Caps
+from consumers.lookalikes import InTheWay, Lookalikes
+from consumers.send_checks import Wait
+from consumers.sending import Sending
+from consumers.verdicts import WAITS, Verdict
+from schemas import keys, metrics
+from schemas.clock import Clock
+from schemas.messages import EventKind
+from schemas.reasons import Reason
+from schemas.trips import Trip
+
+log = logging.getLogger(__name__)
+
+PAUSE_MS = 250
+"""Who waits for a place looks again so often: calls mostly take less than that, and at most their deadline."""
+ALARM_EVERY_MS = 60_000
+"""A template is named in the log so often at most: a campaign sent twice looks alike a million times."""
+
+
+class Guards:
+    """Of all deliveries of one worker."""
+
+    def __init__(self, caps: Caps, marks: Lookalikes, rules: CapRules, ids: keys.Ids, clock: Clock) -> None:
+        self._caps = caps
+        self._marks = marks
+        self._rules = rules
+        self._ids = ids
+        self._clock = clock
+        self._alarmed_ms: dict[str, int] = {}
+
+    def ask(self, trip: Trip, sending: Sending, token: bytes) -> int:
+        """Asks for what a call under the claim of this token needs; gives how many commands that took."""
+        delivery, policy, bid = sending.delivery, sending.known_policy(), sending.bid
+        sending.mark = lookalikes.mark_of(delivery, policy, bid.address)
+        sending.place = self._rules.place(delivery, policy, sending.zone, self._clock.now_ms())
+        if sending.mark is not None:
+            self._marks.ask_mark(trip, sending.mark)
+        if sending.place is not None:
+            self._caps.ask_reserve(trip, bid.claim_key, token, sending.place)
+        return (sending.mark is not None) + (sending.place is not None)
+
+    def found(self, sending: Sending, replies: Sequence[Any]) -> Verdict | Wait | None:
+        """What these replies to `ask` put in the way of the claim's holder. Raises what a command failed with."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        if sending.mark is not None:
+            other = self._marks.read_mark(replies[0], sending.mark)
+            if other is not None:
+                sending.mark = None  # it is the other's
+                return self._held(sending, other)
+        if sending.place is None:
+            return None
+        reserved = self._caps.read_reserve(replies[-1], sending.place)
+        if reserved.full is not None:
+            return over_cap(sending, reserved.full, self._clock.now_ms())
+        if not reserved.wait_ms:
+            return None
+        metrics.CAP_WAITS.labels(sending.record.topic).inc()
+        return Wait(self._clock.now_ms() + min(reserved.wait_ms, PAUSE_MS))
+
+    def ask_settled(self, trip: Trip, sending: Sending, token: bytes, verdict: Verdict) -> None:
+        """Keeps what a sent delivery, or one that may be, has taken; returns the rest."""
+        is_sent = verdict.is_unknown or verdict.kind in (EventKind.SENT, EventKind.UNCONFIRMED)
+        if sending.place is not None:
+            self._caps.ask_settle(trip, sending.bid.claim_key, token, sending.place, is_sent)
+        goes_on = verdict.called and verdict.kind in WAITS
+        if not is_sent and not goes_on:
+            self._withdraw(trip, sending, token)
+
+    def ask_given_back(self, trip: Trip, sending: Sending, token: bytes) -> None:
+        """No call is made under this claim. Before the claim itself is given back: then it could be another's."""
+        if sending.place is not None:
+            self._caps.ask_settle(trip, sending.bid.claim_key, token, sending.place, is_sent=False)
+        self._withdraw(trip, sending, token)
+
+    def _withdraw(self, trip: Trip, sending: Sending, token: bytes) -> None:
+        """Not where an earlier call or another device may have brought the message all the same."""
+        if sending.mark is not None and not sending.lapsed and not sending.delivery.siblings:
+            self._marks.ask_withdraw(trip, sending.bid.claim_key, token, sending.mark)
+
+    def _held(self, sending: Sending, other: InTheWay) -> Verdict:
+        delivery, now_ms = sending.delivery, self._clock.now_ms()
+        address = claims.unpacked_address(other.place, other.campaign_id)
+        named = self._ids.notification_id(delivery.tenant, address)
+        metrics.LOOKALIKES.labels(delivery.template).inc()
+        if now_ms - self._alarmed_ms.get(delivery.template, -ALARM_EVERY_MS) >= ALARM_EVERY_MS:
+            self._alarmed_ms[delivery.template] = now_ms
+            known = {"template": delivery.template, "notification": sending.named(self._ids), "like": named}
+            log.warning("lookalike.held", extra=known)
+        return Verdict(EventKind.HELD, now_ms, Reason.LOOKALIKE, f"like {named}", tries=delivery.tries)
+
+
+def over_cap(sending: Sending, full: Cap, now_ms: int) -> Verdict:
+    """What becomes of a delivery whose cap is used up by what was sent."""
+    kind = full.kind.removeprefix("/") if full.kind.startswith("/") else f"{full.kind} messages"
+    return Verdict(EventKind.SUPPRESSED, now_ms, Reason.CAPPED, f"{full.most} a day of {kind}")

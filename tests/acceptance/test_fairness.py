@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ BACKLOG = BACKLOG_S * 0.7 * deployment.SMS_PER_S
 """Of a bulk lane at most: what was let go before the small campaign came."""
 PAGE = 250
 WINDOW_S = 10
+UPLOADED_WITHIN_S = 20
 
 
 async def test_codes_and_a_small_campaign_do_not_wait_behind_a_large_one(world: World) -> None:
@@ -45,9 +47,11 @@ async def test_codes_and_a_small_campaign_do_not_wait_behind_a_large_one(world: 
 async def test_three_campaigns_share_the_pace_by_weight_over_any_ten_seconds(world: World) -> None:
     await world.new_ledger()
     shares = {world.name(f"share{weight}"): weight for weight in (1, 2, 3)}
+    together = (datetime.now(UTC) + timedelta(seconds=UPLOADED_WITHIN_S)).isoformat()
     for (name, weight), count in zip(shares.items(), (2_800, 5_600, 8_400), strict=True):
         audience = people.readers([world.name(f"{name}-{number}") for number in range(count)])
-        await world.campaign("shared", audience, campaign_id=name, weight=weight, params={"mark": name})
+        wish = {"weight": weight, "params": {"mark": name}, "send_at": together}
+        await world.campaign("shared", audience, campaign_id=name, **wish)
     for name in shares:
         await world.until_finished(name, within_s=180)
     marks = await world.must("GET", f"{world.deployment.outside}/ledger/marks")

@@ -142,7 +142,7 @@ class _Gathering:
         try:
             return await asking
         except (Transient, Poison) as error:
-            self._missing.setdefault(source, str(error).rstrip("."))
+            self._missing.setdefault(source, str(error).partition(": ")[0].rstrip("."))
             return otherwise
 
     async def _history(self, asked: Asked | None, slot: SlotView | None, now_ms: int) -> Told:

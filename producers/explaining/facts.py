@@ -95,5 +95,9 @@ class Facts:
     only: str = ""
     repeats: str = ""
 
+    def is_untouched(self) -> bool:
+        """Whether the log says for certain that nothing was done with it yet."""
+        return self.told.is_whole and not self.told.events and not self.lacks(Source.HISTORY)
+
     def lacks(self, source: Source) -> bool:
         return any(missing.source is source for missing in self.missing)

@@ -22,8 +22,7 @@ LINES_MOST = 40
 def lines(facts: Facts, suffix: str) -> Iterator[str]:
     """What the log says happened to this delivery, a line each; and a word where the log says less than there was."""
     names = _names(facts)
-    mine = (event for event in facts.told.events if _name(event, names) == suffix)
-    events = sorted(mine, key=lambda event: (event.at_ms, event.call, event.hop))
+    events = _in_order([event for event in facts.told.events if _name(event, names) == suffix])
     shown = list(dict.fromkeys(_line(event, facts.zone) for event in events))
     if len(shown) > LINES_MOST:
         half = LINES_MOST // 2
@@ -35,6 +34,18 @@ def lines(facts: Facts, suffix: str) -> Iterator[str]:
     if not facts.told.is_whole and not facts.lacks(Source.HISTORY):
         until = f" after {moment(facts.told.until_ms, facts.zone)}" if facts.told.until_ms else ""
         yield f"(There may be events{until} that are not listed: the log could not be read through in time.)"
+
+
+def _in_order(events: list[StatusEvent]) -> list[StatusEvent]:
+    """By time; what a provider reports of a call comes after that call, whatever its clock says."""
+    sent_ms = {event.call: event.at_ms for event in events if event.kind is EventKind.SENT}
+
+    def place(event: StatusEvent) -> tuple[int, bool, int, int]:
+        is_report = event.kind in words.REPORTS
+        at_ms = max(event.at_ms, sent_ms.get(event.call, 0)) if is_report else event.at_ms
+        return at_ms, is_report, event.call, event.hop
+
+    return sorted(events, key=place)
 
 
 def _names(facts: Facts) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def tell(facts: Facts) -> Story:
     whole = tuple(_whole(facts))
     if whole:
         sections.append(Section("What is next", whole))
-    missing = tuple(f"{lack.source} could not be read: {lack.why}." for lack in facts.missing)
+    missing = tuple(_capital(f"{lack.source} could not be read: {lack.why}.") for lack in facts.missing)
     told = tuple(section for section in sections if section.lines)
     return Story(facts.notification_id, status, _in_short(facts, status, deliveries), told, missing)
 
@@ -69,7 +69,7 @@ def _status(facts: Facts, deliveries: list[DeliveryView]) -> str:
 
 
 def _in_short(facts: Facts, status: str, deliveries: list[DeliveryView]) -> str:
-    if facts.slot is None and facts.lacks(Source.ROW):
+    if facts.slot is None and facts.lacks(Source.ROW) and not facts.is_untouched():
         return "What became of it cannot be read now. What is known without that follows."
     if facts.slot is None and facts.campaign is not None:
         return " ".join((words.WAITS_IN_CAMPAIGN, words.CAMPAIGNS[facts.campaign]))
@@ -266,7 +266,9 @@ def _provider_trouble(facts: Facts, one: DeliveryView) -> Iterator[str]:
 def _whole(facts: Facts) -> Iterator[str]:
     """What is next for a notification that has no deliveries yet, and what its campaign does."""
     slot = facts.slot
-    if slot is None and not facts.lacks(Source.ROW):
+    if slot is None and (facts.is_untouched() or not facts.lacks(Source.ROW)):
+        if facts.lacks(Source.REDIS):
+            yield words.REDIS_AWAY
         yield words.PAGE_NOT_RELEASED if facts.campaign is not None else words.NOT_READ_YET
     if slot is not None and not slot.deliveries:
         yield from _whole_slot(facts)

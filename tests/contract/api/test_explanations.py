@@ -110,7 +110,7 @@ async def test_with_redis_and_the_rows_away_the_log_alone_tells_how_it_stands(
     assert body["status"] == "sent"
     assert "call 1 to texter: accepted" in text
     assert "Redis could not be read: Redis does not answer." in text
-    assert "the status row could not be read: the owner of this row is still recovering." in text
+    assert "The status row could not be read: the owner of this row is still recovering." in text
     assert "in Europe/Berlin)" in text
 
 

@@ -133,11 +133,11 @@ def test_with_redis_away_the_rest_is_told_and_the_gap_is_named() -> None:
 
 
 def test_without_the_row_nobody_pretends_to_know_what_became_of_it() -> None:
-    away = (Missing(Source.ROW, "its owner is being restored"),)
+    away = (Missing(Source.ROW, "its owner is being restored"), Missing(Source.HISTORY, "the log does not answer"))
     text = told(facts(missing=away))
     assert text.startswith("What became of it cannot be read now.")
     assert "was not read from there yet" not in text
-    assert "the status row could not be read: its owner is being restored." in text
+    assert "The status row could not be read: its owner is being restored." in text
 
 
 def test_a_message_of_this_moment_is_on_its_way() -> None:
@@ -228,3 +228,20 @@ def test_a_template_that_would_rather_lose_than_repeat_says_why_nothing_followed
     text = told(facts([delivery("unconfirmed", calls=1)], [doubt], policy=once))
     assert "call 1 to texter: nobody knows what came of it (connection lost)" in text
     assert "so the call was not repeated." in text
+
+
+def test_what_the_log_says_nothing_of_was_not_begun_even_if_the_row_cannot_be_read() -> None:
+    away = (Missing(Source.ROW, "nobody owns it"), Missing(Source.REDIS, "it does not answer"))
+    text = told(facts(providers={}, missing=away))
+    assert text.startswith("It was accepted and is on its way to a sender; nothing was sent yet.")
+    assert "Nothing is sent while Redis cannot be used" in text
+
+
+def test_a_report_comes_after_its_call_though_the_clock_of_the_provider_is_slow() -> None:
+    events = [
+        event(EventKind.DELIVERED, 100, call=1),
+        event(EventKind.SENT, 130, call=1, provider="texter"),
+    ]
+    found = story.tell(facts([delivery("delivered", provider="texter", calls=1)], events))
+    lines = next(section.lines for section in found.sections if section.title == "SMS")
+    assert ["accepted" in lines[0], "reports: delivered" in lines[1]] == [True, True]

@@ -1,0 +1,60 @@
+"""`tidings explain` on the real thing: what support reads of a message, asked for as they do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+
+from schemas import codec, messages
+from tests.acceptance import people
+from tests.acceptance.broker import ToWrite
+from tests.acceptance.deployment import COMMAND, SETTINGS
+from tests.acceptance.world import SMS, World
+
+WITHIN_S = 60
+
+
+async def test_support_reads_why_a_message_waits_what_is_next_and_how_it_ended(world: World) -> None:
+    user = world.name("mia")
+    await world.user(user, phone=people.phone(user), time_zone="Asia/Tokyo")
+    await world.faults(SMS, errors={"503": 1}, retry_after_s=8)
+    sent = await world.notify(user, "code", params={"code": "135790"})
+    await world.until_status(sent, "retrying")
+    story = await _explained(world, sent)
+    assert "Template code (transactional), for user " + user in story
+    assert "call 1 to texter: the provider had an error (status 503), again at" in story
+    assert "Next: it is tried again by texter at" in story and "in Asia/Tokyo)" in story
+    assert "135790" not in story and people.phone(user) not in story
+
+    await world.all_is_well()
+    await world.until_status(sent, "delivered")
+    told = json.loads(await _explained(world, f"{sent}.sms", "--json"))
+    assert (told["status"], told["missing"]) == ("delivered", [])
+    [lines] = [section["lines"] for section in told["story"] if section["title"] == "SMS"]
+    assert any("call 2 to texter: accepted" in line for line in lines)
+
+
+async def test_what_was_asked_for_by_an_event_on_the_log_is_told_as_such(world: World) -> None:
+    user = world.name("leo")
+    await world.user(user, phone=people.phone(user))
+    event = messages.NotificationRequested(people.TENANT, world.name("e"), user, "code", '{"code": "1"}')
+    record = ToWrite(codec.encode(event), f"{people.TENANT}/{user}".encode())
+    await world.write(world.topics.requests(people.TENANT), record)
+
+    async def shown() -> list[dict[str, str]]:
+        found: list[dict[str, str]] = (await world.must("GET", f"/v1/users/{user}/notifications"))["notifications"]
+        return found
+
+    [first] = await world.until(shown, bool, "the code was sent")
+    story = await _explained(world, first["notification_id"])
+    assert "Asked for by an event published on the log at" in story
+
+
+async def _explained(world: World, *words: str) -> str:
+    """What the command prints."""
+    settings = world.deployment.folder / SETTINGS
+    command = [str(COMMAND), "explain", *words, "--config", str(settings)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WITHIN_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -12,13 +12,14 @@ from consumers.looking import Order
 from consumers.providers.contract import Call
 from consumers.render import Renderer
 from consumers.sending import Seat, Sending, WorkerOptions
+from consumers.spend import Charge, Gone, Spend
 from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Verdict
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.content import Content
-from schemas.errors import Poison
+from schemas.errors import Poison, StoreDown
 from schemas.messages import CampaignOrder, Channel
 from schemas.outcomes import Kind, Outcome
 from schemas.quiet_hours import QuietHours
@@ -26,6 +27,8 @@ from schemas.quiet_hours import QuietHours
 log = logging.getLogger(__name__)
 
 _SUPPRESSED_BY_REPORTS = frozenset({Channel.EMAIL, Channel.SMS})
+_NOT_BILLED = frozenset({Kind.NOT_PROCESSED, Kind.THROTTLE, Kind.AUTH_CONFIG})
+"""Answers that say for sure that the provider took nothing in: what the call was charged comes back."""
 Judge = Callable[[Sending, Outcome, Seat], Verdict]
 """What follows from a provider's answer: `judging.OutcomeJudge.judge`."""
 Gap = Callable[[str], Awaitable[None]]
@@ -45,6 +48,7 @@ class Caller:
         order: Order,
         quiet: QuietHours,
         judge: Judge,
+        spend: Spend | None,
         teller: Teller,
         clock: Clock,
         tally: Tally,
@@ -56,6 +60,7 @@ class Caller:
         self._order = order
         self._quiet = quiet
         self._judge = judge
+        self._spend = spend
         self._teller = teller
         self._clock = clock
         self._tally = tally
@@ -72,8 +77,15 @@ class Caller:
         if content is None:
             return
         assert sending.token is not None
-        is_paid = seat.pocket.spend(sending.token) or await self._pays_again(seat)
-        if not is_paid or sending.lease_until_s - self._clock.steady_s() < self._lease_least_s:
+        charge = None if self._spend is None else await self._charge(self._spend, sending, seat, content)
+        if isinstance(charge, Verdict | send_checks.Wait):
+            seat.pocket.give_back(sending.token)
+            self._teller.stop(sending, charge)
+            return
+        has_token = seat.pocket.spend(sending.token) or await self._takes_again(seat)
+        if not has_token or sending.lease_until_s - self._clock.steady_s() < self._lease_least_s:
+            if charge is not None:
+                charge.purse.give_back(charge)
             self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
             return
         if self._gap is not None:
@@ -81,6 +93,8 @@ class Caller:
         outcome, reference = await self._ask(sending, seat, content)
         if self._gap is not None:
             await self._gap("after_send")
+        if charge is not None:
+            (charge.purse.give_back if outcome.kind in _NOT_BILLED else charge.purse.called)(charge)
         seat.breaker.note(outcome.kind, sending.is_probe)
         verdict = self._judge(sending, outcome, seat)
         needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
@@ -112,7 +126,21 @@ class Caller:
         nights = self._quiet.of(sending.delivery.tenant, sending.known_policy())
         return send_checks.quiet_until_ms(sending.delivery, sending.zone, nights, now_ms) > 0
 
-    async def _pays_again(self, seat: Seat) -> bool:
+    async def _charge(
+        self, spend: Spend, sending: Sending, seat: Seat, content: Content
+    ) -> Charge | Verdict | send_checks.Wait | None:
+        """What the call was charged, None where it costs nothing; else why it is not made."""
+        delivery, now_ms = sending.delivery, self._clock.now_ms()
+        try:
+            charge = await spend.charge(delivery.tenant, seat.provider.name, sending.address, content)
+        except StoreDown as error:
+            log.warning("spend.unanswered", extra={"error": str(error)})
+            return send_checks.Wait(now_ms + self._options.store_pause_ms)
+        if isinstance(charge, Gone):
+            return send_checks.over_budget(delivery, sending.known_policy(), charge.until_ms, now_ms)
+        return charge
+
+    async def _takes_again(self, seat: Seat) -> bool:
         """A token that died on the way is replaced: cheaper than another claim."""
         fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
         return bool(fresh) and seat.pocket.spend(fresh[0])

@@ -22,6 +22,7 @@ from consumers.looking import Looker, Order
 from consumers.render import Renderer
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
 from consumers.settling import SettleOptions, Settling
+from consumers.spend import Spend
 from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Announcer
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What decides about a delivery: templates and their policies, operators' orders, quiet hours, the judge of
-    outcomes. served: the channels that a fallback may turn to.
+    outcomes. served: the channels that a fallback may turn to. spend: None where no budget is to be kept.
     """
 
     policies: Policies
@@ -51,6 +52,7 @@ class Rules:
     quiet: QuietHours
     caps: CapRules
     served: Collection[Channel] = frozenset(Channel)
+    spend: Spend | None = None
 
 
 class LaneWorker:
@@ -83,7 +85,17 @@ class LaneWorker:
         self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
         self._bidder = Bidder(stores, seats, self._begin, self._at_provider, guards, self._teller, clock, options)
         self._caller = Caller(
-            rules.renderer, ids, rules.order, rules.quiet, rules.judge, self._teller, clock, tally, options, gap
+            rules.renderer,
+            ids,
+            rules.order,
+            rules.quiet,
+            rules.judge,
+            rules.spend,
+            self._teller,
+            clock,
+            tally,
+            options,
+            gap,
         )
         self._in_flight = Room(options.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()

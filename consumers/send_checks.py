@@ -14,7 +14,7 @@ from retry_topics import hold
 from schemas import contacts, quiet_hours
 from schemas.errors import Poison
 from schemas.messages import CampaignOrder, Channel, Delivery, EventKind
-from schemas.policies import Policies, TemplatePolicy
+from schemas.policies import MessageClass, Policies, TemplatePolicy
 from schemas.quiet_hours import Nights
 from schemas.reasons import ParkReason, Reason
 from schemas.stores import Profile
@@ -135,6 +135,13 @@ def suppressed(channel: Channel, cause: str, now_ms: int) -> Verdict:
     """The address must not be written to again. Of a push device this is known as dead."""
     reason = Reason.DEAD_DEVICE if channel is Channel.PUSH else Reason.SUPPRESSED_ADDRESS
     return Verdict(EventKind.SUPPRESSED, now_ms, reason, cause)
+
+
+def over_budget(delivery: Delivery, policy: TemplatePolicy, until_ms: int, now_ms: int) -> Verdict:
+    """No money is left for it today: transactional waits for the next day's, or for an operator."""
+    if policy.message_class is MessageClass.TRANSACTIONAL:
+        return Verdict(EventKind.HELD, now_ms, Reason.SPEND_CAP, until_ms=until_ms, tries=delivery.tries)
+    return _end(EventKind.SUPPRESSED, Reason.SPEND_CAP, now_ms)
 
 
 def policy_of(policies: Policies, delivery: Delivery) -> TemplatePolicy:

@@ -97,7 +97,10 @@ class Teller:
     def stop(self, sending: Sending, found: Verdict | Wait) -> None:
         """The delivery goes no further now. A claim that is held is settled or given back first."""
         if isinstance(found, Verdict):
-            if sending.claim is not None:
+            if sending.claim is not None and found.kind in verdicts.WAITS:
+                # No call was made: what comes out of the wait asks for the claim by the same number.
+                self._settling.give_back(sending.bid, sending.claim.token, partial(self._end, sending, found))
+            elif sending.claim is not None:
                 self.settle(sending, found)
             elif verdicts.could_change(found):
                 sending.is_ending = True

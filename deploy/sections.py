@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,6 +84,8 @@ WebhookSecrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_as_
 Prefix = Annotated[str, AfterValidator(_prefix)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
+Price = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6)]
+Money = Annotated[Decimal, Field(gt=0, le=1_000_000_000, decimal_places=6)]
 ChannelName = Literal["push", "email", "sms", "inapp"]
 
 
@@ -184,7 +187,7 @@ class Provider(Section):
     concurrency: calls at the same time from one worker. ca: file of the authority.
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
-    Accepted, without effect in this release: prices (money per SMS segment or message, by the number's country).
+    prices: money per segment of an SMS, by the number's country (DE, US, ..., or default); else per message.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -202,7 +205,7 @@ class Provider(Section):
     ca: str = ""
     status_url: str = ""
     status_per_s: float | None = Field(default=None, gt=0)
-    prices: dict[str, float] = {}
+    prices: dict[str, Price] = {}
 
 
 class ApiKey(Section):
@@ -238,7 +241,8 @@ class Tenant(Section):
 
     caps: marketing messages that a user may get a day, over all templates.
     quiet_hours: marketing waits for their end, spread over half an hour.
-    Accepted, without effect in this release: caps, budget_per_day.
+    budget_per_day: money for each channel and day of time_zone; beyond it marketing ends and transactional waits.
+    Accepted, without effect in this release: caps.
     """
 
     time_zone: Zone = "UTC"
@@ -246,7 +250,7 @@ class Tenant(Section):
     weight: float = Field(default=1, gt=0)
     quiet_hours: QuietHours | None = None
     caps: Caps | None = None
-    budget_per_day: dict[ChannelName, float] = {}
+    budget_per_day: dict[ChannelName, Money] = {}
     keys: tuple[ApiKey, ...] = ()
 
 

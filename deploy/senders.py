@@ -28,7 +28,9 @@ from consumers.providers.smtp import SmtpOptions, SmtpProvider
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
-from deploy import sections
+from consumers.spend import Purse, Spend
+from consumers.spend_watch import SpendWatch
+from deploy import budgets, sections
 from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
 from deploy.ground import Ground
 from deploy.settings import Settings
@@ -66,7 +68,9 @@ async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeP
     """Works one lane until the process is told to stop. make: what stands behind the name of a provider."""
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
-    worker = await _worker(ground, channel, priority, publisher, make)
+    spend = _spend(ground, channel)
+    watch = SpendWatch(spend, ground.trips("spend"), ground.clock)
+    worker = await _worker(ground, channel, priority, publisher, make, spend if spend.purses else None)
     sending = ground.settings.sending
     loop = engine(
         ground,
@@ -79,13 +83,29 @@ async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeP
     )
     try:
         progress = ProgressWriter(ground.trips("progress"), loop.progress, ground.clock)
-        await run(ground, loop, progress.run(), worker.watched())
+        await run(ground, loop, progress.run(), worker.watched(), *([watch.run()] if spend.purses else []))
     finally:
         await worker.close()
+        await watch.close()
+
+
+def _spend(ground: Ground, channel: Channel) -> Spend:
+    """The budgets for this channel; none costs nothing."""
+    settings, trips = ground.settings, ground.trips("spend")
+    found = {
+        budget.tenant: Purse(trips, ground.clock, budget) for budget in budgets.budgets_of(settings.tenants, channel)
+    }
+    priced = providers_of(settings, channel) if found else ()
+    return Spend(channel, found, {name: budgets.prices_of(settings.providers[name]) for name in priced})
 
 
 async def _worker(
-    ground: Ground, channel: Channel, priority: Priority, publisher: Publisher, make: MakeProvider
+    ground: Ground,
+    channel: Channel,
+    priority: Priority,
+    publisher: Publisher,
+    make: MakeProvider,
+    spend: Spend | None,
 ) -> LaneWorker:
     settings = ground.settings
     trips = ground.trips("send")
@@ -116,6 +136,7 @@ async def _worker(
         settings.quiet_hours(),
         _cap_rules(settings),
         frozenset(Channel(name) for name, _ in settings.lanes()),
+        spend,
     )
     letters = DeadLetters(ground.topics, ground.clock)
     return LaneWorker(

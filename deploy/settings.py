@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from deploy import sections
+from deploy import budgets, sections
 from schemas.errors import Misconfigured
 from schemas.policies import QuietWindow
 from schemas.quiet_hours import QuietHours
@@ -152,6 +152,7 @@ def _misfits(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """(path of the setting, what is wrong) for numbers and names that do not fit each other."""
     yield from _wrong_times(settings)
     yield from _wrong_providers(settings)
+    yield from budgets.misfits(settings.channels, settings.providers, settings.tenants)
     yield from _wrong_security(settings)
     for lane in settings.up.workers:
         if lane.partition(".")[0] not in ("push", "email", "sms", "inapp") or lane.partition(".")[2] not in PRIORITIES:

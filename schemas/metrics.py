@@ -105,7 +105,11 @@ SPEND_TODAY = _gauge(
 SPEND_USUAL = _gauge("spend_usual", "What it has spent by this time on an ordinary day", "tenant", "channel")
 SPEND_BUDGET = _gauge("spend_budget", "What it may spend in a day", "tenant", "channel")
 SPEND_WARNINGS = _counter(
-    "spend_warnings", "Times that money was spent too fast (ahead), or a budget neared its end", "tenant", "channel", "worry"
+    "spend_warnings",
+    "Warnings: it spends faster than usual (ahead), most of its budget is spent (most), or all of it",
+    "tenant",
+    "channel",
+    "worry",
 )
 CONTROL_CAMPAIGNS = _gauge("paused_or_cancelled_campaigns", "Campaigns that senders currently hold back", "order")
 INBOX_PUT = _counter("inbox_put", "In-app messages put into an inbox")

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from deploy import reference, sections
 from tests.tidy.house import ROOT
 
-SAID_TO_HAVE_NONE = {"Tenant.caps", "Tenant.budget_per_day", "Provider.prices"}
+SAID_TO_HAVE_NONE = {"Tenant.caps"}
 TAKEN_WHOLE = {"QuietHours", "Caps"}
 
 

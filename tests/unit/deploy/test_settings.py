@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,8 @@ def _refusal(tmp_path: Path, text: str) -> str:
 def test_the_documented_example_is_read_as_written(tmp_path: Path) -> None:
     read = _load(tmp_path, EXAMPLE)
     assert read.channels["push"].providers == ("gateway",)
-    assert (read.providers["mail"].source, read.providers["texter"].prices["DE"]) == ("Shop <news@example.org>", 0.07)
+    assert read.providers["mail"].source == "Shop <news@example.org>"
+    assert read.providers["texter"].prices == {"DE": Decimal("0.07"), "default": Decimal("0.05")}
     tenant = read.tenants["default"]
     assert tenant.quiet_hours is not None and (tenant.quiet_hours.start, tenant.quiet_hours.end) == ("22:00", "08:00")
     assert tenant.keys[0].scopes == ("send", "read")

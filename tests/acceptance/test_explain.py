@@ -18,7 +18,7 @@ WITHIN_S = 60
 async def test_support_reads_why_a_message_waits_what_is_next_and_how_it_ended(world: World) -> None:
     user = world.name("mia")
     await world.user(user, phone=people.phone(user), time_zone="Asia/Tokyo")
-    await world.faults(SMS, errors={"503": 1}, retry_after_s=8)
+    await world.faults(SMS, errors={"503": 1}, retry_after_s=5)
     sent = await world.notify(user, "code", params={"code": "135790"})
     await world.until_status(sent, "retrying")
     story = await _explained(world, sent)

@@ -87,7 +87,7 @@ class Bidder:
 
     async def _choose(self, ready: list[Sending], states: Sequence[State]) -> tuple[Seat | None, list[Sending]]:
         """The first usable provider, and who may go to it; the others wait outside the lane."""
-        for seat, state in zip(self._seats, states, strict=True):
+        for seat, state in sorted(zip(self._seats, states, strict=True), key=_is_avoided):
             if state.gate is Gate.CLOSED:
                 return seat, ready
         for seat, state in zip(self._seats, states, strict=True):
@@ -243,6 +243,10 @@ class Bidder:
         if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
             return Verdict(EventKind.UNCONFIRMED, now_ms, Reason.UNKNOWN_OUTCOME)
         return None
+
+
+def _is_avoided(seat: tuple[Seat, State]) -> bool:
+    return seat[1].is_avoided
 
 
 def _written_ms(sending: Sending) -> int:

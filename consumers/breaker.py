@@ -43,11 +43,15 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """left_ms: how long until the next probes may go; is_hold: a person must act."""
+    """left_ms: how long until the next probes may go; is_hold: a person must act.
+
+    is_avoided: it works, but delivers less than it usually does (`streams/share_watch.py`): another one is preferred.
+    """
 
     gate: Gate
     left_ms: int = 0
     is_hold: bool = False
+    is_avoided: bool = False
 
 
 CLOSED = State(Gate.CLOSED)
@@ -70,7 +74,7 @@ class Breaker:
         """Calls of the last minute or two over all workers, and those of them that are tried again."""
 
     def ask(self, trip: Trip) -> None:
-        trip.execute_command("HMGET", self._key, "state", "until", "reason")
+        trip.execute_command("HMGET", self._key, "state", "until", "reason", "avoid")
 
     def read(self, reply: Any, now_ms: int) -> State:
         """now_ms: the server's clock."""
@@ -115,8 +119,8 @@ class Breaker:
 
 
 def _state(reply: Any, now_ms: int) -> State:
-    state, until, reason = reply
+    state, until, reason, avoid = reply
     if state != b"open":
-        return CLOSED
+        return State(Gate.CLOSED, is_avoided=True) if avoid and int(avoid) > now_ms else CLOSED
     left_ms = max(0, int(until) - now_ms)
     return State(Gate.OPEN if left_ms else Gate.HALF_OPEN, left_ms, reason == b"config")

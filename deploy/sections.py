@@ -312,9 +312,12 @@ class Dispatch(Section):
 class Reconcile(Section):
     """after: how long a provider that promises reports (one with a callback_secret) may be silent about a message; then
     it is asked, or the delivery becomes `unconfirmed`. Other providers are never asked, nor their deliveries marked.
+
+    failover_on_alarm: while the delivery-rate alarm of a provider is on, the channel's next one is preferred.
     """
 
     after: Seconds = 3600.0
+    failover_on_alarm: bool = False
 
 
 class Up(Section):

@@ -216,14 +216,16 @@ class ProviderRates:
         self._breakers = {name: Breaker(name, BreakerOptions()) for name in (INAPP, *ground.settings.providers)}
 
     async def usable(self, channel: Channel) -> float:
-        """Sends per second of the first provider whose breaker is not open; 0 while there is none."""
+        """Sends per second of the first provider whose breaker is not open, one to be avoided last; 0 for none."""
         names = providers_of(self._settings, channel)
         trip = self._trips.begin()
         for name in names:
             self._breakers[name].ask(trip)
         now_ms = self._clock.now_ms()
-        for name, reply in zip(names, await trip.execute(), strict=True):
-            if self._breakers[name].read(reply, now_ms).gate is not Gate.OPEN:
+        replies = zip(names, await trip.execute(), strict=True)
+        states = [(name, self._breakers[name].read(reply, now_ms)) for name, reply in replies]
+        for name, state in sorted(states, key=lambda one: one[1].is_avoided):
+            if state.gate is not Gate.OPEN:
                 return rate_of(self._settings, name).per_s
         return 0.0
 

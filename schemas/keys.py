@@ -442,6 +442,18 @@ def redis_breaker(provider: str) -> str:
     return f"breaker:{{{encoded(provider)}}}"
 
 
+def redis_share(provider: str, channel: str, span: str, number: int) -> str:
+    """Hash: of the calls of an hour ("h") or a day ("d") since 1970, by minute or hour: `<time>s` sent, `<time>d` of
+    those delivered within ten minutes.
+    """
+    return f"share:{{{encoded(provider)}/{encoded(channel)}}}:{span}{number}"
+
+
+def redis_share_alarm(provider: str, channel: str) -> str:
+    """There while the provider delivers less than it usually does."""
+    return f"share:{{{encoded(provider)}/{encoded(channel)}}}:alarm"
+
+
 def redis_progress(lane: str) -> str:
     """Per lane: partition -> {low watermark, done above it}, written by workers every 250 ms."""
     return f"progress:{{{lane}}}"

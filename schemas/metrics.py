@@ -107,6 +107,7 @@ SPEND_BUDGET = _gauge("spend_budget", "What it may spend in a day", "tenant", "c
 SPEND_WARNINGS = _counter(
     "spend_warnings",
     "Warnings: it spends faster than usual (ahead), most of its budget is spent (most), or all of it",
+    "Times that money was spent too fast (ahead), or a budget neared its end",
     "tenant",
     "channel",
     "worry",
@@ -157,6 +158,19 @@ STATUS_READS = _counter("status_reads", "Reads of status rows by their answer", 
 ASKED = _counter("provider_asked", "Questions to a provider's status API, by its answer", "provider", "answer")
 RECONCILED = _counter(
     "reconciled", "Deliveries without a word for `[reconcile] after`, by what became of them", "provider", "state"
+)
+
+DELIVERED_SHARE = _gauge(
+    "delivered_within_10m_share",
+    "Of the messages sent 10 to 20 minutes ago, the share delivered within 10 minutes; NaN below 200 messages",
+    "provider",
+    "channel",
+)
+DELIVERED_USUAL_SHARE = _gauge(
+    "delivered_within_10m_usual_share", "The same share over the seven days before", "provider", "channel"
+)
+DELIVERED_SHARE_ALARM = _gauge(
+    "delivered_within_10m_alarm", "1 since the share fell below 80 % of the usual one", "provider", "channel"
 )
 
 # Redis and readiness

@@ -18,5 +18,6 @@ Status: `callbacks` (reports -> events), `status_process` (all of it composed), 
 (what the public reads of a row), `row_store` (rows on disk),
 `status_rivals` (two owners for a moment), `status_watch` (ends a deaf process), `status_sweep` (old rows),
 `status_view` (reads at the owner), `status_reads` (reads from anywhere), `reconcile` (sent long ago, and no word).
+How much arrives: `share_tally` (counts it), `delivery_shares` (is it less than usual?), `share_watch` (warns).
 Beside it, the doors: `log_reader` and `tails` (the log without a group).
 """

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from schemas.records import LogReader, Publisher
 from schemas.topics import Topics
 from schemas.trips import Trips
 from streams import agents
+from streams.share_tally import ShareTally
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_rivals import Fence, Rivals
 from streams.status_sweep import Sweep
@@ -35,6 +36,7 @@ from streams.status_watch import Watch
 
 BEAT_S = 1.0
 PROGRESS_S = 1.0
+SHARES_S = 1.0
 SWEEP_S = 5.0
 WATCH_S = 10.0
 RIVALS_S = 1.0
@@ -53,7 +55,10 @@ class StatusOptions:
 
 
 class StatusProcess:
-    """One member of the group that keeps the status rows. settled: set once its first rows are restored."""
+    """One member of the group that keeps the status rows. settled: set once its first rows are restored.
+
+    reporting: providers whose delivery share is counted.
+    """
 
     def __init__(
         self,
@@ -66,10 +71,13 @@ class StatusProcess:
         trips: Trips,
         clock: Clock,
         gap: Gap | None = None,
+        reporting: Set[str] = frozenset(),
     ) -> None:
         self._options = options
+        tally = ShareTally(reporting)
+        self._tell_shares = partial(tally.tell, trips, clock)
         fenced = FlowOptions(fence_s=options.faust.session_s * FENCE_SHARE)
-        self._flow = StatusFlow(StatusTable(topics, ids, park), publisher, topics, clock, fenced, gap)
+        self._flow = StatusFlow(StatusTable(topics, ids, park, tally), publisher, topics, clock, fenced, gap)
         self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
         self._rivals = Rivals(self._flow, reader, topics)
@@ -86,6 +94,7 @@ class StatusProcess:
             await self._faust.run(
                 every(BEAT_S, self._owner.beat, self._fence),
                 every(PROGRESS_S, self._flow.publish_progress, self._fence),
+                every(SHARES_S, self._tell_shares, self._fence),
                 every(SWEEP_S, self._sweep.run_due, self._fence),
                 every(WATCH_S, self._watch.check, self._fence),
                 every(RIVALS_S, self._rivals.check, self._fence),

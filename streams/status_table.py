@@ -22,6 +22,7 @@ from schemas.records import Outgoing, Record
 from schemas.rows import Row
 from schemas.slots import Slot
 from schemas.topics import Topics
+from streams.share_tally import ShareTally
 from streams.state_records import StateRecords
 
 Load = Callable[[int, bytes], bytes | None]
@@ -67,7 +68,8 @@ class _Partition:
 class StatusTable:
     """The rules of one status process; one instance, used from its event loop only."""
 
-    def __init__(self, topics: Topics, ids: keys.Ids, park: Park) -> None:
+    def __init__(self, topics: Topics, ids: keys.Ids, park: Park, tally: ShareTally | None = None) -> None:
+        self._tally = tally
         self._topics = topics
         self._ids = ids
         self._park = park
@@ -153,9 +155,9 @@ class StatusTable:
         campaign_id = unquote(keys.campaign_of_row(batch.row)[0]) if campaign else None
         if kept is None:
             records = StateRecords(self._topics.state, self._ids, batch.tenant, batch.row, campaign_id)
-            return _Work(batch, partition, key, raw, Row(campaign, raw), records)
+            return _Work(batch, partition, key, raw, Row(campaign, raw), records, self._tally)
         row = kept.row if kept.raw == raw else Row(campaign, raw)
-        return _Work(batch, partition, key, raw, row, kept.records)
+        return _Work(batch, partition, key, raw, row, kept.records, self._tally)
 
     def _keep(self, work: _Work) -> None:
         self._kept[work.key] = _Kept(work.raw, work.row, work.records)
@@ -199,7 +201,7 @@ class _Touched:
 
 
 class _Work:
-    """A row being worked on."""
+    """A row being worked on. tally: told of what a merge made known of calls."""
 
     __slots__ = (
         "counted",
@@ -210,14 +212,23 @@ class _Work:
         "records",
         "row",
         "row_name",
+        "tally",
         "tenant",
         "touched",
         "touched_ms",
     )
 
     def __init__(
-        self, batch: StatusBatch, partition: int, key: bytes, raw: bytes | None, row: Row, records: StateRecords
+        self,
+        batch: StatusBatch,
+        partition: int,
+        key: bytes,
+        raw: bytes | None,
+        row: Row,
+        records: StateRecords,
+        tally: ShareTally | None,
     ) -> None:
+        self.tally = tally
         self.tenant = batch.tenant
         self.row_name = batch.row
         self.partition = partition
@@ -237,9 +248,12 @@ class _Work:
             rows.check_slot(event.slot, self.row.campaign)
             slot = self.row.slot(event.slot)
             touched = self.touched[event.slot] = _Touched(slot, slot)
-        after = slots.merge(touched.after, event, not self.row.campaign)
-        if after is touched.after:
+        before = touched.after
+        after = slots.merge(before, event, not self.row.campaign)
+        if after is before:
             return
+        if self.tally is not None:
+            self.tally.note(event, before, after)
         touched.after, touched.version, touched.at_ms = after, version, event.at_ms
         if event.template and self.row.learn(event):
             self.learned = True

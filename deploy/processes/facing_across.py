@@ -35,6 +35,7 @@ from streams.recipients_route import RouteRecipients
 from streams.reconcile import Reconcile, ReconcileOptions
 from streams.release import Releases
 from streams.route import Doors, Entry, Route
+from streams.share_watch import ShareWatch
 from streams.ticks import Ticks
 
 
@@ -109,7 +110,19 @@ async def reconcile(settings: Settings, gap: Gap | None = None) -> None:
             gather_s=GATHER_REPORTS_S,
             handout=HandoutOptions(in_flight=1_000, read_behind_ms={ground.topics.state: after_ms}),
         )
-        await run(ground, loop)
+        await run(ground, loop, _share_watch(ground).run())
+
+
+def _share_watch(ground: Ground) -> ShareWatch:
+    settings = ground.settings
+    channels = {str(name): used.providers for name, used in settings.channels.items()}
+    promising = {name for name, given in settings.providers.items() if senders.promises_reports(given)}
+    reporting = {channel: [name for name in names if name in promising] for channel, names in channels.items()}
+    avoidable = {
+        (name, channel) for channel, names in reporting.items() for name in names if len(channels[channel]) > 1
+    }
+    failover = settings.reconcile.failover_on_alarm
+    return ShareWatch(ground.trips("shares"), ground.clock, reporting, frozenset(avoidable if failover else ()))
 
 
 async def dispatch(settings: Settings, gap: Gap | None = None) -> None:

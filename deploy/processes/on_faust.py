@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from deploy import ground as grounds
-from deploy import serving
+from deploy import senders, serving
 from deploy.engines import BULK_MS, PAGES_MS, telling
 from deploy.ground import Ground
 from deploy.processes import shared
@@ -68,6 +68,7 @@ async def status(settings: Settings, gap: Gap | None = None) -> None:
                 ground.trips("status owner"),
                 ground.clock,
                 ground.gap,
+                {name for name, given in settings.providers.items() if senders.promises_reports(given)},
             )
             async with serving.serving(process.view, door):
                 await telling(ground.health, process.run(), [process.settled.wait])

@@ -15,6 +15,7 @@ from schemas.rows import Row
 from schemas.stores import SlotView
 from schemas.topics import Topics
 from streams.row_store import RowStore
+from streams.share_tally import ShareTally
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_table import StatusTable
 from tests.doubles.manual_clock import ManualClock
@@ -50,7 +51,8 @@ class StatusRoad:
         self._new_process()
 
     def _new_process(self) -> None:
-        self.table = StatusTable(TOPICS, IDS, park)
+        self.tally = ShareTally({"gateway"})
+        self.table = StatusTable(TOPICS, IDS, park, self.tally)
         self.flow = StatusFlow(self.table, self.log, TOPICS, self.clock, self._options)
         self.flow.store = self.store
 

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from consumers.breaker import Breaker, BreakerOptions, Gate, State
 from deploy.redis_trips import RedisTrips
+from schemas import keys
 from schemas.outcomes import Kind
 
 OPTIONS = BreakerOptions(first_period_s=0.0, longest_period_s=60.0, probe_round_s=60.0)
@@ -107,3 +108,15 @@ async def test_wrong_credentials_hold_the_provider_at_once_and_say_that_a_person
     held = await state(trips, workers[1], now_ms=0)
     assert (held.gate, held.is_hold) == (Gate.OPEN, True)
     assert await probes(trips, workers[1]) == 0
+
+
+async def test_one_that_delivers_too_little_is_avoided_for_as_long_as_it_was_told(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    worker, other = workers
+    key = keys.redis_breaker(worker.provider)
+    await one(trips, lambda trip: trip.execute_command("HSET", key, "avoid", 2**45 + 1_000))
+    assert await state(trips, worker) == State(Gate.CLOSED, is_avoided=True)
+    assert (await state(trips, worker, 2**45 + 1_000)).is_avoided is False
+    await tell(trips, other, Kind.RETRY, calls=100)
+    assert (await state(trips, worker)).gate is not Gate.CLOSED

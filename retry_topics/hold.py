@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 
-from schemas import codec, keys
+from schemas import codec, keys, quiet_hours
 from schemas.messages import Held
 from schemas.records import Headers, Outgoing
 from schemas.topics import Topics
 
-SPREAD_MS = 30 * 60_000
+SPREAD_MS = quiet_hours.SPREAD_MS
 """Over how long things are spread that would all be due at the same moment, e.g. at the end of quiet hours."""
 
 

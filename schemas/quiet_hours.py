@@ -15,18 +15,23 @@ from schemas.policies import MessageClass, QuietWindow, TemplatePolicy
 
 DEFAULT_ZONE = "UTC"
 TOO_LONG = "the user's quiet hours end after its expiry"
+SPREAD_MS = 30 * 60_000
+"""Over how long those who waited are spread: else every telephone rings at eight."""
 _DAY_MINUTES = 24 * 60
 
 
 class Nights(NamedTuple):
-    """The quiet hours of one template for one tenant's users. window None: there are none; zone: of who has none."""
+    """The quiet hours of one template for one tenant's users. window None: there are none; zone: of who has none;
+    spread_ms: over how long at most those who waited are spread.
+    """
 
     window: QuietWindow | None
     zone: str
+    spread_ms: int = SPREAD_MS
 
     def until_ms(self, own_zone: str, at_ms: int, delay_ms: int = 0) -> int:
-        """0: may be written to at this moment. Else when the quiet hours end, and delay_ms later: less where they
-        would begin again before that.
+        """0: may be written to at this moment. Else when the quiet hours end, and delay_ms later: less where the
+        spread is shorter than that, or they would begin again.
 
         own_zone: "" or one that nobody knows stands for the tenant's.
         """
@@ -36,7 +41,7 @@ class Nights(NamedTuple):
         end_ms = _until_ms(self.window, zone, at_ms // 1_000)
         if not end_ms or not delay_ms:
             return end_ms
-        later_ms = end_ms + delay_ms % _room_ms(self.window)
+        later_ms = end_ms + delay_ms % min(_room_ms(self.window), self.spread_ms)
         return end_ms if _until_ms(self.window, zone, later_ms // 1_000) else later_ms
 
 
@@ -45,16 +50,20 @@ class QuietHours:
     DEFAULT_ZONE. A template's own word wins.
     """
 
-    def __init__(self, windows: Mapping[str, QuietWindow], zones: Mapping[str, str]) -> None:
+    def __init__(
+        self, windows: Mapping[str, QuietWindow], zones: Mapping[str, str], spread_ms: int = SPREAD_MS
+    ) -> None:
         self._windows = windows
         self._zones = zones
+        self._spread_ms = spread_ms
         self._known: dict[tuple[str, str], Nights] = {}
 
     def of(self, tenant: str, policy: TemplatePolicy) -> Nights:
         """Worked out once: policies do not change while a process runs."""
         known = self._known.get((tenant, policy.name))
         if known is None:
-            known = Nights(self._window(tenant, policy), self._zones.get(tenant, DEFAULT_ZONE))
+            zone = self._zones.get(tenant, DEFAULT_ZONE)
+            known = Nights(self._window(tenant, policy), zone, self._spread_ms)
             self._known[tenant, policy.name] = known
         return known
 

@@ -15,7 +15,7 @@ from schemas.counts import Vector
 from schemas.keys import Address
 from schemas.messages import Channel, DeliveryState
 from schemas.slots import NOTHING, Slot
-from tests.simulation import pace, stops
+from tests.simulation import nights, pace, stops
 from tests.simulation.happened import Happened, places
 from tests.simulation.site import IDS, TOPICS
 from tests.simulation.workload import TENANT
@@ -162,6 +162,7 @@ CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
     no_surprise,
     poison_parked,
     stops.stopped,
+    nights.undisturbed,
     pace.rate_kept,
     pace.transactional_first,
     pace.small_ones_too,

@@ -34,6 +34,11 @@ class Happened:
     def slot(self, address: Address) -> Slot:
         return self.truth.slots.get((address.row, address.slot), EMPTY)
 
+    def stood_still(self, process: str, at_s: float) -> bool:
+        """Whether something had befallen this process just before: what it does then it decided earlier."""
+        role = process.partition("/")[0]
+        return any(w.struck.touched == role and w.began_s <= at_s <= w.ended_s + 1.0 for w in self.troubles())
+
     def troubles(self) -> Iterator[Window]:
         """The faults, and the moment of every death."""
         yield from self.faults

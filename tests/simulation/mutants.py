@@ -100,6 +100,11 @@ def hold_ids_without_hop() -> AbstractContextManager[object]:
     return mock.patch.object(keys, "held_delivery_id", without)
 
 
+def nights_not_seen_by_workers() -> AbstractContextManager[object]:
+    """Only fan-out looks at the clock: whoever lies in a lane or a tier when the night begins is woken."""
+    return mock.patch("consumers.send_checks.quiet_until_ms", return_value=0)
+
+
 @contextmanager
 def _both(*patches: AbstractContextManager[object]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -116,4 +121,5 @@ MUTANTS: dict[str, Mutant] = {
     "first-wins": last_plan_wins,
     "counts": counts_by_increment,
     "hop": hold_ids_without_hop,
+    "nights": nights_not_seen_by_workers,
 }

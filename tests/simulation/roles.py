@@ -30,7 +30,6 @@ from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
 from schemas.errors import Poison, StoreDown
 from schemas.messages import Channel, NotificationRequested, Priority, ReleasedPage
-from schemas.quiet_hours import QuietHours
 from schemas.records import Handler, LogReader, Record
 from schemas.trips import Epoch, Trip, asked
 from streams.backlog import Backlog
@@ -76,7 +75,6 @@ from tests.simulation.standins import GroupLeadership, Pages, StatusMember
 from tests.simulation.vendor import Client
 
 SERVED = frozenset(PROVIDERS)
-QUIET = QuietHours({}, {})
 PROGRESS_S, LOOK_S = 0.5, 0.5
 WINDOW = Window(least_s=1.0, most_s=2.5)
 Role = Callable[["Ground"], Coroutine[Any, Any, None]]
@@ -210,7 +208,7 @@ async def fan_out(ground: Ground) -> None:
         TOPICS,
         ground.clock,
         MemoryReads(),
-        QUIET,
+        ground.site.quiet,
         SERVED,
         ground.gap,
     )
@@ -304,7 +302,7 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     return LaneWorker(
         [Seat(Client(vendor), Breaker(vendor.name, BREAKER), pocket)],
         stores,
-        Rules(POLICIES, site.renderer, controls.order, judge.judge, QUIET, CAP_RULES),
+        Rules(POLICIES, site.renderer, controls.order, judge.judge, site.quiet, CAP_RULES),
         IDS,
         TOPICS,
         ground.letters,

@@ -12,7 +12,7 @@ from typing import Any
 from consumers.limits import Rate
 from schemas.messages import Channel
 from schemas.records import Record
-from tests.simulation import checkers, faults, workload
+from tests.simulation import checkers, faults, nights, workload
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Trouble, Window
 from tests.simulation.happened import Happened, places
@@ -65,8 +65,10 @@ class _Run:
 
     async def _happen(self) -> None:
         rng, loop = self._rng, self._loop
-        site = Site(loop, random.Random(rng.random()), _rates(rng))
-        story = workload.drawn(rng)
+        seed, rates, story = rng.random(), _rates(rng), workload.drawn(rng)
+        # Drawn apart: a seed without a night is the run that it was before there were any.
+        quiet = nights.fall(random.Random(f"the nights of {self.result.seed}"), story)
+        site = Site(loop, random.Random(seed), rates, quiet)
         expected = {one.id: [address for address, _ in places(one)] for one in story.campaigns}
         deployment = Deployment(site)
         trouble = Trouble(site, deployment, random.Random(rng.random()))

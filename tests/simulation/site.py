@@ -16,6 +16,7 @@ from consumers.render import Renderer
 from retry_topics.ladder import LadderOptions
 from schemas.messages import Channel
 from schemas.policies import ContentCheck, MessageClass, OnUnknown, Policies, TemplatePolicy
+from schemas.quiet_hours import QuietHours
 from schemas.topics import Topics
 from tests.doubles.memory_claims import MemoryClaims
 from tests.doubles.memory_fallbacks import MemoryFallbacks
@@ -70,9 +71,10 @@ class WatchedClaims(MemoryClaims):
 class Site:
     """One run's world. sessions: the memberships of each process, for whoever lets its sessions run out."""
 
-    def __init__(self, loop: VirtualLoop, rng: random.Random, rates: dict[Channel, Rate]) -> None:
+    def __init__(self, loop: VirtualLoop, rng: random.Random, rates: dict[Channel, Rate], quiet: QuietHours) -> None:
         self.loop = loop
         self.rng = rng
+        self.quiet = quiet
         self.clock = WorldClock(loop)
         self.log = MemoryLog(PARTITIONS, self.clock.now_ms, {TOPICS.leader: 1})
         self.groups = MemoryGroups(self.log.partitions_of, rng.shuffle)

@@ -12,6 +12,7 @@ from deploy.settings import Settings
 from schemas.errors import Misconfigured
 from schemas.messages import Channel
 from schemas.policies import MessageClass, QuietWindow, TemplatePolicy
+from schemas.quiet_hours import Nights
 
 EXAMPLE = """\
 [kafka]
@@ -84,8 +85,8 @@ def test_the_documented_example_is_read_as_written(tmp_path: Path) -> None:
 def test_the_quiet_hours_of_a_tenant_are_those_of_its_templates_that_say_nothing(tmp_path: Path) -> None:
     quiet = _load(tmp_path, EXAMPLE + "[tenants.other]\n").quiet_hours()
     offer = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PUSH,))
-    assert quiet.of("default", offer) == (QuietWindow("22:00", "08:00"), "Europe/Berlin")
-    assert quiet.of("other", offer) == (None, "UTC")
+    assert quiet.of("default", offer) == Nights(QuietWindow("22:00", "08:00"), "Europe/Berlin")
+    assert quiet.of("other", offer) == Nights(None, "UTC")
 
 
 def test_without_a_file_the_defaults_are_a_working_laptop(tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def test_after_a_night_everybody_is_spread_over_half_an_hour_and_over_less_where
 
     assert set(spread(NIGHT)) == set(range(30))
     assert set(spread(QuietWindow("08:10", "08:00"))) == set(range(5)), "half of the ten minutes that there are"
+    shorter = QuietHours({"shop": NIGHT}, {}, spread_ms=MINUTE_MS).of("shop", OFFER)
+    assert shorter.until_ms("", at_ms, 90_000) == shorter.until_ms("", at_ms) + 30_000
 
 
 def test_the_window_is_reckoned_once_a_second_however_many_ask() -> None:

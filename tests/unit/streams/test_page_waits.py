@@ -220,6 +220,23 @@ def test_nobody_goes_in_their_quiet_hours_and_each_within_half_an_hour_of_the_fi
         assert at_ms == START_MS or first > START_MS, "who may go now goes now"
 
 
+def test_a_campaign_of_now_reaches_a_world_of_24_hours_within_half_an_hour_of_each_ones_morning() -> None:
+    """Fifteen thousand people, a day and a night: who is awake at once, nobody asleep, the last a night later."""
+    hours = [f"Etc/GMT{offset:+d}" for offset in range(-12, 12)]
+    nights = Nights(QuietWindow("22:00", "08:00"), "UTC")
+    late_ms: dict[str, list[int]] = {zone: [] for zone in hours}
+    for number in range(60):
+        people = [hours[(number + position) % 24] for position in range(250)]
+        for slot, at_ms in story(now(people, number), people, nights).went.items():
+            assert nights.until_ms(people[slot], at_ms) == 0
+            late_ms[people[slot]].append(at_ms - (nights.until_ms(people[slot], START_MS) or START_MS))
+    assert sum(map(len, late_ms.values())) == 15_000
+    asleep = [zone for zone in hours if nights.until_ms(zone, START_MS)]
+    assert len(asleep) == 10, "as many hours as the night has"
+    for zone, late in late_ms.items():
+        assert min(late) >= 0 and max(late) < (60 * 250 * 10 if zone in asleep else 1)
+
+
 def test_who_sleeps_is_held_until_the_morning_and_the_row_says_so() -> None:
     """Ten in the morning in Tokyo, two at night in Berlin, eight in the evening in New York."""
     people = ["Asia/Tokyo", "Europe/Berlin", "America/New_York", "Mars/Olympus"]

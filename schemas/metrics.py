@@ -107,7 +107,6 @@ SPEND_BUDGET = _gauge("spend_budget", "What it may spend in a day", "tenant", "c
 SPEND_WARNINGS = _counter(
     "spend_warnings",
     "Warnings: it spends faster than usual (ahead), most of its budget is spent (most), or all of it",
-    "Times that money was spent too fast (ahead), or a budget neared its end",
     "tenant",
     "channel",
     "worry",

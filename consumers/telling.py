@@ -99,7 +99,7 @@ class Teller:
         if isinstance(found, Verdict):
             if sending.claim is not None and found.kind in verdicts.WAITS:
                 # No call was made: what comes out of the wait asks for the claim by the same number.
-                self._settling.give_back(sending.bid, sending.claim.token, partial(self._end, sending, found))
+                self._settling.give_back(sending, sending.claim.token, partial(self._end, sending, found))
             elif sending.claim is not None:
                 self.settle(sending, found)
             elif verdicts.could_change(found):

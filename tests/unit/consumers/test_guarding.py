@@ -1,0 +1,289 @@
+"""Caps and look-alikes on the way of a send: what a user gets, what is held, and what becomes of places and marks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumers.caps import CapRules
+from schemas import codec, keys
+from schemas.messages import CampaignOrder, Channel, Delivery, Device, Held
+from schemas.outcomes import Kind, Outcome
+from schemas.policies import ContentCheck, MessageClass, OnUnknown, TemplatePolicy
+from schemas.records import Answer, Defer
+from tests.doubles import deliveries
+from tests.doubles.sender_bench import IDS, SenderBench, done, events, shown
+
+SENT, CAPPED = [("sent", "")], [("suppressed", "capped")]
+HELD = [("held", "lookalike")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> SenderBench:
+    return SenderBench(tmp_path)
+
+
+def policy(**changes: Any) -> TemplatePolicy:
+    given = {"caps": {}, "content_check": ContentCheck.OFF, **changes}
+    return TemplatePolicy("welcome", MessageClass.MARKETING, (Channel.SMS,), **given)
+
+
+def wish(number: int, **changes: Any) -> Delivery:
+    return deliveries.single(event_id=f"wish-{number}", offset=100 + number, **changes)
+
+
+async def one(bench: SenderBench, delivery: Delivery) -> Answer:
+    (answer,) = await bench.send(delivery)
+    return answer
+
+
+def give_devices(bench: SenderBench, *names: str) -> None:
+    devices = tuple(Device(name, f"token-{name}", "ios") for name in names)
+    bench.people.write("42", replace(bench.people.profiles["42"], devices=devices))
+
+
+async def died(bench: SenderBench, delivery: Delivery) -> None:
+    """A worker dies after its call; its lease runs out."""
+    called = asyncio.Event()
+
+    async def gap(name: str) -> None:
+        if name == "after_send":
+            called.set()
+            await asyncio.Event().wait()
+
+    bench.gap = gap
+    worker = bench.worker()
+    await worker.handle([bench.record(delivery)], lambda record, answer: None)
+    await called.wait()
+    await worker.close(within_s=0)
+    bench.gap = None
+    bench.clock.advance(30_001)
+
+
+class TestCaps:
+    @pytest.fixture(autouse=True)
+    def capped(self, bench: SenderBench) -> None:
+        bench.policy = policy(caps={"day": 2})
+
+    async def test_the_third_of_a_day_is_dropped_with_its_reason_and_without_a_call(self, bench: SenderBench) -> None:
+        told = [shown(await one(bench, wish(number))) for number in range(4)]
+        assert told == [SENT, SENT, CAPPED, CAPPED]
+        assert len(bench.provider.calls) == 2
+        assert events(await one(bench, wish(9)))[-1].detail == "2 a day of welcome"
+
+    async def test_of_many_at_once_as_many_are_sent_as_may_be(self, bench: SenderBench) -> None:
+        answers = await bench.send(*map(wish, range(10)))
+        assert [shown(a) for a in answers if not isinstance(a, Defer)] == [SENT, SENT]
+        assert sum(isinstance(a, Defer) for a in answers) == 8, "the others see later whether a place came free"
+
+    async def test_the_next_day_counts_anew(self, bench: SenderBench) -> None:
+        await bench.send(wish(0), wish(1))
+        bench.clock.advance(86_400_000)
+        later = replace(wish(2), released_at_ms=bench.clock.now_ms(), expires_at_ms=0)
+        assert shown(await one(bench, later)) == SENT
+
+    async def test_a_call_that_failed_for_certain_does_not_count(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.DROP), Outcome(Kind.RETRY)]
+        await bench.send(wish(0))
+        await bench.send(wish(1))
+        assert [shown(await one(bench, wish(number))) for number in (2, 3, 4)] == [SENT, SENT, CAPPED]
+
+    async def test_a_call_that_may_have_arrived_counts_once_with_its_repeat(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        answer = await one(bench, wish(0))
+        again = codec.decode(done(answer).publish[0].value, Delivery)
+        assert shown(await one(bench, again)) == SENT
+        assert [shown(await one(bench, wish(number))) for number in (1, 2)] == [SENT, CAPPED]
+
+    async def test_what_was_taken_over_from_a_dead_worker_counts_once(self, bench: SenderBench) -> None:
+        await died(bench, wish(0))
+        assert shown(await one(bench, wish(0)))[-1:] == SENT
+        assert [shown(await one(bench, wish(number))) for number in (1, 2)] == [SENT, CAPPED]
+
+    async def test_where_a_worker_died_at_the_call_its_place_stays_taken(self, bench: SenderBench) -> None:
+        await died(bench, wish(0))
+        assert [shown(await one(bench, wish(number))) for number in (1, 2)] == [SENT, CAPPED]
+        assert shown(await one(bench, wish(0)))[-1:] == SENT and len(bench.provider.calls) == 3
+
+    async def test_a_replay_and_a_redrive_of_what_was_sent_do_not_count_again(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        await bench.send(wish(0))
+        await bench.send(replace(wish(0), generation=1, force=True))
+        assert len(bench.provider.calls) == 2
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_a_push_to_three_devices_counts_once(self, bench: SenderBench) -> None:
+        bench.policy = policy(caps={"day": 1})
+        give_devices(bench, "phone", "tablet", "watch")
+        pushes = [wish(0, channel=Channel.PUSH, device=device) for device in ("phone", "tablet", "watch")]
+        assert [shown(answer) for answer in await bench.send(*pushes)] == [SENT] * 3
+        assert shown(await one(bench, wish(1, channel=Channel.PUSH, device="phone"))) == CAPPED
+
+    async def test_what_ends_at_the_claim_gives_its_place_back(self, bench: SenderBench) -> None:
+        bench.policy = policy(caps={"day": 1})
+        bench.people.causes["sms", "+4930123456"] = "bounced"
+        assert shown(await one(bench, wish(0)))[0][0] == "suppressed"
+        bench.people.causes.clear()
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_a_claim_that_is_given_back_gives_the_place_back(self, bench: SenderBench) -> None:
+        bench.policy = policy(caps={"day": 1})
+        campaign = deliveries.recipient()
+        bench.gap = lambda name: pausing(bench, name)
+        assert isinstance(await one(bench, campaign), Defer)
+        bench.gap = None
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_two_users_and_two_templates_do_not_share_a_cap(self, bench: SenderBench) -> None:
+        await bench.send(wish(0), wish(1))
+        bench.people.write("43", bench.people.profiles["42"])
+        assert shown(await one(bench, wish(2, user_id="43"))) == SENT
+
+    async def test_all_marketing_of_a_tenant_counts_together(self, bench: SenderBench) -> None:
+        bench.policy = policy()
+        bench.cap_rules = CapRules({"default": 1}, {})
+        told = [shown(await one(bench, wish(number))) for number in (0, 1)]
+        assert told == [SENT, CAPPED]
+        assert events(await one(bench, wish(2)))[-1].detail == "1 a day of marketing messages"
+
+    async def test_who_asks_for_no_cap_pays_no_command(self, bench: SenderBench) -> None:
+        bench.policy = policy()
+        await bench.send(wish(0))
+        assert not bench.caps.sets
+
+    async def test_the_count_outlives_the_claim_of_a_late_worker(self, bench: SenderBench) -> None:
+        """Its verdict comes when another holds the claim: what it sent counts all the same."""
+        bench.provider.script = [Outcome(Kind.DONE, provider_id="m1")]
+
+        async def taken_over(name: str) -> None:
+            if name == "after_send":
+                bench.gap = None
+                (entry,) = bench.claims.entries.items()
+                bench.claims.entries[entry[0]] = entry[1]._replace(token=b"them")
+
+        bench.gap = taken_over
+        await bench.send(wish(0))
+        (members,) = bench.caps.sets.values()
+        assert list(members.values()) == [math.inf]
+
+
+async def pausing(bench: SenderBench, name: str) -> None:
+    if name == "after_claim":
+        bench.orders["default", "spring"] = CampaignOrder.PAUSED
+
+
+class TestLookalikes:
+    @pytest.fixture(autouse=True)
+    def checked(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.TEMPLATE)
+
+    def held(self, answer: Answer) -> Held:
+        (outgoing,) = done(answer).publish
+        return codec.decode(outgoing.value, Held)
+
+    async def test_the_second_within_ten_minutes_waits_for_a_person(
+        self, bench: SenderBench, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = wish(0)
+        await bench.send(first)
+        with caplog.at_level(logging.WARNING):
+            answer = await one(bench, wish(1))
+        assert shown(answer) == HELD and len(bench.provider.calls) == 1
+        named = IDS.notification_id("default", keys.Address(first.row, first.slot))
+        assert events(answer)[-1].detail == f"like {named}"
+        assert (self.held(answer).due_ms, self.held(answer).reason) == (0, "lookalike")
+        assert [record.message for record in caplog.records] == ["lookalike.held"]
+
+    async def test_one_that_looks_like_a_campaigns_message_names_it(self, bench: SenderBench) -> None:
+        first = deliveries.recipient()
+        await bench.send(first)
+        answer = await one(bench, deliveries.recipient(campaign_id="spring-again"))
+        named = IDS.notification_id("default", keys.Address(first.row, first.slot))
+        assert (shown(answer), events(answer)[-1].detail) == (HELD, f"like {named}")
+
+    async def test_of_two_at_once_exactly_one_is_sent(self, bench: SenderBench) -> None:
+        workers = bench.worker(), bench.worker()
+        answers = await asyncio.gather(*(bench.hand(w, wish(n)) for n, w in enumerate(workers)))
+        assert sorted(shown(answer) for (answer,) in answers) == [HELD, SENT]
+        assert len(bench.provider.calls) == 1
+
+    async def test_after_ten_minutes_it_is_another_message(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        bench.clock.advance(600_001)
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_a_replay_is_not_its_own_lookalike(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        answer = await one(bench, replace(wish(0), generation=1, force=True))
+        assert shown(answer) == SENT
+
+    async def test_a_retry_goes_on_and_what_came_meanwhile_waits(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        again = codec.decode(done(await one(bench, wish(0))).publish[0].value, Delivery)
+        assert shown(await one(bench, wish(1))) == HELD
+        assert shown(await one(bench, again)) == SENT
+
+    @pytest.mark.parametrize("outcome", [Kind.DROP, Kind.DEAD_ADDRESS])
+    async def test_one_like_a_message_that_was_never_sent_goes_out(self, bench: SenderBench, outcome: Kind) -> None:
+        bench.provider.script = [Outcome(outcome)]
+        await bench.send(wish(0))
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_one_like_a_message_dropped_at_the_claim_goes_out(self, bench: SenderBench) -> None:
+        bench.people.causes["sms", "+4930123456"] = "bounced"
+        await bench.send(wish(0))
+        bench.people.causes.clear()
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_one_like_a_message_over_its_cap_is_over_it_too(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.PARAMS, caps={"day": 1})
+        await bench.send(wish(0))
+        assert [shown(await one(bench, wish(n, params='{"name": "Bob"}'))) for n in (1, 2)] == [CAPPED, CAPPED]
+
+    async def test_one_like_a_message_that_may_have_arrived_is_held(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.TEMPLATE, on_unknown=OnUnknown.RISK_LOSS)
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        assert shown(await one(bench, wish(0)))[-1][0] == "unconfirmed"
+        assert shown(await one(bench, wish(1))) == HELD
+
+    async def test_a_lookalike_takes_no_place_under_a_cap(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.TEMPLATE, caps={"day": 2})
+        for number in range(3):
+            await bench.send(wish(number))
+        bench.clock.advance(600_001)
+        assert shown(await one(bench, wish(3))) == SENT
+
+    async def test_what_the_caller_or_an_operator_forces_goes_out(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        assert shown(await one(bench, wish(1, force=True))) == SENT
+
+    async def test_the_devices_of_one_push_are_one_message(self, bench: SenderBench) -> None:
+        give_devices(bench, "phone", "tablet")
+        pushes = [
+            wish(0, channel=Channel.PUSH, device=device, siblings=("push/1", "push/2"))
+            for device in ("phone", "tablet")
+        ]
+        assert [shown(answer) for answer in await bench.send(*pushes)] == [SENT, SENT]
+
+    async def test_by_params_only_the_same_values_are_held(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.PARAMS)
+        told = [
+            await one(bench, wish(n, params=f'{{"name": "{name}"}}')) for n, name in enumerate(("Ada", "Bob", "Ada"))
+        ]
+        assert [shown(answer) for answer in told] == [SENT, SENT, HELD]
+
+    async def test_params_that_cannot_be_read_are_parked_without_harm_to_others(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.PARAMS)
+        broken, whole = await bench.send(wish(0, params="{"), wish(1))
+        assert (shown(broken), shown(whole)) == ([("failed", "bad_request")], SENT)
+
+    async def test_where_nothing_looks_alike_no_mark_is_left(self, bench: SenderBench) -> None:
+        bench.policy = policy()
+        assert [shown(await one(bench, wish(number))) for number in (0, 1)] == [SENT, SENT]
+        assert not bench.marks.marks

@@ -16,6 +16,7 @@ from consumers.limits import Token
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
+from consumers.spend import Spend
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys, stores
@@ -143,6 +144,7 @@ class SenderBench:
             "welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,), content_check=ContentCheck.OFF
         )
         self.quiet = QuietHours({}, {})
+        self.spend: Spend | None = None
         self.gap: Callable[[str], Any] | None = None
         self.options = WorkerOptions(**changes)
         self._offsets = iter(range(100_000))
@@ -155,7 +157,8 @@ class SenderBench:
         known = Stores(self.trips, epoch, self.claims, profiles, barred, self.fallbacks, self.caps, self.marks)
         judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
         renderer = Renderer(self.folder, {"default": "de"})
-        rules = Rules({"welcome": self.policy}, renderer, self._order, judge.judge, self.quiet, self.cap_rules)
+        policies = {"welcome": self.policy}
+        rules = Rules(policies, renderer, self._order, judge.judge, self.quiet, self.cap_rules, spend=self.spend)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],
             known,

@@ -89,6 +89,11 @@ class Campaign:
         return totals(self.progress.values())
 
 
+def is_stopped(campaign: Campaign, now_ms: int) -> bool:
+    """Whether nothing of it is to be sent any more: whoever still comes to a sender ends there."""
+    return campaign.is_cancelled or (campaign.request is not None and now_ms >= campaign.request.expires_at_ms)
+
+
 def stop_status(campaign: Campaign, request: CampaignRequested, now_ms: int) -> CampaignStatus | None:
     """CANCELLED or EXPIRED when nothing may go out any more; expiry counts only while pages are left, or held."""
     if campaign.is_cancelled:

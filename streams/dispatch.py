@@ -30,6 +30,7 @@ from schemas.topics import Topics
 from streams import campaigns as life
 from streams import cursors, page_records
 from streams.campaigns import Campaign, Campaigns
+from streams.digests import Digests
 from streams.grants import Grants
 from streams.held_release import HeldRelease
 from streams.holds import NEVER_MS
@@ -78,6 +79,7 @@ class Dispatch:
         clock: Clock,
         ticks: Ticks,
         held: HeldRelease,
+        digests: Digests,
         options: DispatchOptions | None = None,
         gap: Gap | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class Dispatch:
         self._clock = clock
         self._ticks = ticks
         self._held = held
+        self._digests = digests
         self._options = options or DispatchOptions()
         self._stopping = asyncio.Event()
         self.followed = asyncio.Event()
@@ -155,6 +158,7 @@ class Dispatch:
         if self._leadership.epoch == epoch:
             await self._held.let_go(released.held, {one.campaign.key: one for one in running})
             await self._held.drop_leftovers()
+            await self._digests.let_go()
         if released.tokens:
             await self._grants.give(released.tokens)
         await self._ticks.write_due()

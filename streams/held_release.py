@@ -16,7 +16,7 @@ from schemas.messages import CampaignRequested
 from schemas.records import Outgoing, Publisher
 from schemas.topics import Topics
 from streams import page_records
-from streams.campaigns import Campaign, Campaigns
+from streams.campaigns import Campaign, Campaigns, is_stopped
 from streams.held_flows import LetGo
 from streams.holds import NEVER_MS, Flow, Part, Thing
 from streams.letting_go import LettingGo, Piece
@@ -67,7 +67,7 @@ class HeldRelease:
             campaign = self._campaigns.find(flow.campaign)
             if flow.lane and not self._waits(flow):
                 # Whoever claims it ends it, if its campaign was stopped: then it need not wait until it is due.
-                found[flow] = NEVER_MS if campaign is not None and _is_stopped(campaign, now_ms) else now_ms
+                found[flow] = NEVER_MS if campaign is not None and is_stopped(campaign, now_ms) else now_ms
         return found
 
     async def let_go(self, chosen: LetGo, running: Mapping[str, Candidate]) -> None:
@@ -114,7 +114,7 @@ class HeldRelease:
         campaign = self._campaigns.find(flow.campaign)
         if campaign is None or not campaign.is_paused:
             return False
-        return not _is_stopped(campaign, self._clock.now_ms())
+        return not is_stopped(campaign, self._clock.now_ms())
 
     def _released(self, candidate: Candidate, piece: Piece, now_ms: int) -> Outgoing:
         page, part = piece.page, piece.part
@@ -141,8 +141,3 @@ class HeldRelease:
     def _pass(self, gap: str) -> None:
         if self._gap is not None:
             self._gap(gap)
-
-
-def _is_stopped(campaign: Campaign, now_ms: int) -> bool:
-    expired = campaign.request is not None and now_ms >= campaign.request.expires_at_ms
-    return campaign.is_cancelled or expired

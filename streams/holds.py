@@ -21,6 +21,8 @@ from schemas.reasons import ParkReason, Reason
 from schemas.records import Record
 from schemas.rows import CAMPAIGN_SLOTS
 from schemas.topics import Topics
+from streams import digest_groups
+from streams.digest_groups import Gathered, Groups
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,9 @@ class Part(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A delivery: it lies at this place of `hold`. due_ms is not later than its expiry."""
+    """A delivery: it lies at this place of `hold`. due_ms is not later than its expiry. gathered: it waits for a
+    digest, which takes it out before it is due.
+    """
 
     due_ms: int
     offset: int
@@ -73,6 +77,7 @@ class Waiting(NamedTuple):
     reason: str
     partition: int
     expires_ms: int
+    gathered: Gathered | None = None
 
     @property
     def recipients(self) -> int:
@@ -102,6 +107,7 @@ class Holds:
         self._queues: dict[Flow, _Queue] = {}
         self._taken: dict[bytes, Thing] = {}
         self._reasons: Counter[str] = Counter()
+        self._groups = Groups()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -148,6 +154,17 @@ class Holds:
         """Up to so many deliveries that are due, in due order. They do not come up again before `start_over`."""
         return [thing for thing in self._take(flow, now_ms, most) if isinstance(thing, Waiting)]
 
+    def digests(self, now_ms: int, most: int) -> list[list[Waiting]]:
+        """What goes out as one: the members of windows that are over (`streams/digest_groups.py`)."""
+        windows = self._groups.due(now_ms, most)
+        return [[member for member in window if isinstance(member, Waiting)] for window in windows]
+
+    def goes_alone(self, member: Waiting, now_ms: int) -> None:
+        """It waits for no digest any more, and is due."""
+        if self._held.get(member.hold_id) is member:
+            self._remove(member.hold_id)
+            self._add(member._replace(due_ms=now_ms, gathered=None))
+
     def start_over(self) -> None:
         """What was taken and is not gone comes up again."""
         for thing in self._taken.values():
@@ -174,6 +191,7 @@ class Holds:
             first = self._first(flow, now_ms) if not waits(flow) else None
             if first is not None and first.due_ms:
                 overdue[first.reason] = max(overdue.get(first.reason, 0), now_ms - first.due_ms)
+        overdue[Reason.DIGEST] = max(overdue.get(Reason.DIGEST, 0), self._groups.overdue_ms(now_ms))
         for reason, count in self._reasons.items():
             metrics.HELD.labels(reason).set(count)
             metrics.HELD_OVERDUE_S.labels(reason).set(overdue.get(reason, 0) / 1000)
@@ -201,12 +219,16 @@ class Holds:
         queue.recipients += thing.recipients
         self._held[thing.hold_id] = thing
         self._reasons[thing.reason] += 1
+        if isinstance(thing, Waiting) and thing.gathered is not None:
+            self._groups.add(thing)
 
     def _remove(self, hold_id: bytes) -> None:
         thing = self._held.pop(hold_id, None)
         if thing is None:
             return
         self._reasons[thing.reason] -= 1
+        if isinstance(thing, Waiting) and thing.gathered is not None:
+            self._groups.remove(thing)
         queue = self._queues[thing.flow]
         queue.live -= 1
         queue.recipients -= thing.recipients
@@ -235,8 +257,9 @@ class Holds:
         campaign = keys.campaign_key(held.tenant, delivery.campaign_id) if delivery.campaign_id else ""
         flow = self._flow(Flow(held.tenant, campaign, self._lane_of(delivery.channel, delivery.priority)))
         expires_ms = delivery.expires_at_ms or NEVER_MS
-        due_ms = min(held.due_ms or _undated(reason), expires_ms)
-        return Waiting(due_ms, record.offset, hold_id, flow, reason, record.partition, expires_ms)
+        waits = digest_groups.gathered(held)
+        due_ms = expires_ms if waits is not None else min(held.due_ms or _undated(reason), expires_ms)
+        return Waiting(due_ms, record.offset, hold_id, flow, reason, record.partition, expires_ms, waits)
 
     def _flow(self, flow: Flow) -> Flow:
         """The same object for all things of a flow."""

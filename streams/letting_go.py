@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from retry_topics import hold
 from schemas import codec, keys
 from schemas.errors import Poison
 from schemas.messages import CampaignRequested, Delivery, Held, Recipient
+from schemas.reasons import Reason
 from schemas.records import LogReader, Outgoing, Record
 from schemas.rows import CAMPAIGN_SLOTS
 from schemas.stores import StatusReads
@@ -71,6 +73,15 @@ class Piece:
         return now_ms if now_ms - self.part.since_ms < ROWS_KNOW_AFTER_MS else now_ms - LONG_AGO_MS
 
 
+class Found(NamedTuple):
+    """A delivery read again from `hold`."""
+
+    thing: Waiting
+    record: Record
+    held: Held
+    delivery: Delivery
+
+
 class LettingGo:
     """Makes records of what is due in `holds`. rows: see `streams/went_before.py`."""
 
@@ -89,25 +100,8 @@ class LettingGo:
         usual = _usual_size(request, part.page) if part.mask == holds.ALL else CAMPAIGN_SLOTS
         return Piece(part, None, part.mask & _first_slots(usual))
 
-    async def deliveries(self, things: Sequence[Waiting], now_ms: int) -> list[tuple[Waiting, Outgoing | None]]:
-        """These, as records of their lanes; None for one that went long ago.
-
-        Left out: what lies there no more, as it was put in again or let go; and what may have gone long ago while
-        nobody knows whether it did. Raises Transient on a broker failure.
-        """
-        found = await self._found(things)
-        went = await self._went_before.among([(held, delivery) for _, _, held, delivery in found], now_ms)
-        return [
-            (thing, None if gone else self._released(thing, record, held, delivery, now_ms))
-            for (thing, record, held, delivery), gone in zip(found, went, strict=True)
-            if gone is not None
-        ]
-
-    def tombstones(self, things: Iterable[Thing]) -> list[Outgoing]:
-        return [hold.tombstone(self._topics, thing.hold_id) for thing in things]
-
-    async def _found(self, things: Sequence[Waiting]) -> list[tuple[Waiting, Record, Held, Delivery]]:
-        """What still lies where it was put."""
+    async def found(self, things: Iterable[Waiting]) -> list[Found]:
+        """What still lies where it was put. Raises Transient on a broker failure."""
         wanted = {(thing.partition, thing.offset): thing for thing in things}
         found = []
         for partition, first, last in _ranges(wanted):
@@ -115,13 +109,37 @@ class LettingGo:
                 thing = wanted.get((partition, record.offset))
                 held = _held(record) if thing is not None and record.key == thing.hold_id else None
                 if thing is not None and held is not None and held.delivery is not None:
-                    found.append((thing, record, held, held.delivery))
+                    found.append(Found(thing, record, held, held.delivery))
         return found
 
-    def _released(self, thing: Waiting, record: Record, held: Held, delivery: Delivery, now_ms: int) -> Outgoing:
-        later = replace(delivery, hop=held.hop, released_at_ms=now_ms)
-        key = keys.user_key(later.tenant, later.user_id).encode()
-        return Outgoing(thing.flow.lane, key, codec.encode(later), record.headers)
+    async def went_before(self, found: Sequence[Found], now_ms: int) -> list[bool | None]:
+        """For each whether it went long ago; None where that cannot be known now."""
+        return await self._went_before.among([(one.held, one.delivery) for one in found], now_ms)
+
+    async def deliveries(self, things: Sequence[Waiting], now_ms: int) -> list[tuple[Waiting, Outgoing | None]]:
+        """These, as records of their lanes; None for one that went long ago.
+
+        Left out: what lies there no more, as it was put in again or let go; and what may have gone long ago while
+        nobody knows whether it did. Raises Transient on a broker failure.
+        """
+        found = await self.found(things)
+        went = await self.went_before(found, now_ms)
+        return [
+            (one.thing, None if gone else _released(one, now_ms))
+            for one, gone in zip(found, went, strict=True)
+            if gone is not None
+        ]
+
+    def tombstones(self, things: Iterable[Thing]) -> list[Outgoing]:
+        return [hold.tombstone(self._topics, thing.hold_id) for thing in things]
+
+
+def _released(one: Found, now_ms: int) -> Outgoing:
+    """Into its lane. Who waited for others and was alone has waited enough: the digest is of one."""
+    gathered = max(1, one.delivery.digest_of) if one.held.reason == Reason.DIGEST else one.delivery.digest_of
+    later = replace(one.delivery, hop=one.held.hop, released_at_ms=now_ms, digest_of=gathered)
+    key = keys.user_key(later.tenant, later.user_id).encode()
+    return Outgoing(one.thing.flow.lane, key, codec.encode(later), one.record.headers)
 
 
 def _held(record: Record) -> Held | None:

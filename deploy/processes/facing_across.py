@@ -16,9 +16,12 @@ from producers.callbacks import http_provider
 from retry_topics.dead_letters import DeadLetters
 from schemas.gaps import Gap
 from schemas.messages import NotificationRequested, Priority
+from schemas.records import Publisher
 from streams.backlog import Backlog
 from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
+from streams.digest_marks import DigestMarks
+from streams.digests import Digests, Entries
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
 from streams.held_release import HeldRelease
@@ -177,9 +180,16 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ground.clock,
             ticks,
             HeldRelease(campaigns, letting_go, publisher, ground.topics, ground.clock, ground.gap),
+            _digests(ground, campaigns, letting_go, publisher),
             gap=ground.gap,
         )
         await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])
+
+
+def _digests(ground: Ground, campaigns: Campaigns, letting_go: LettingGo, publisher: Publisher) -> Digests:
+    marks = DigestMarks(ground.trips("digests"), ground.epoch)
+    entries, policies = Entries(ground.entry_epochs(), ground.ids), ground.policies
+    return Digests(campaigns, letting_go, marks, entries, policies, publisher, ground.topics, ground.clock, ground.gap)
 
 
 def _window(settings: Settings) -> Window:

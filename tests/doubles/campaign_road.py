@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from schemas import codec, keys
+from schemas.gaps import Gap
 from schemas.messages import CampaignState, Channel, ReleasedPage, StatusBatch, StatusEvent
 from schemas.policies import Policies
 from schemas.records import Outgoing, Tails
 from schemas.stores import StatusReads
-from schemas.trips import Script, Trip
+from schemas.trips import Epoch, Script, Trip
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
+from streams.digest_marks import DigestMarks
+from streams.digests import Digests, Entries
 from streams.dispatch import Dispatch
 from streams.grants import Grants
 from streams.held_release import HeldRelease
@@ -26,18 +29,25 @@ from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
-from tests.doubles.status_road import TOPICS, StatusRoad, park
+from tests.doubles.memory_redis import MemoryRedis
+from tests.doubles.memory_trips import RUN_ID
+from tests.doubles.status_road import IDS, TOPICS, StatusRoad, park
 from tests.doubles.stores import MemoryReads
 
 RATE = 1_000.0
 """Of every provider; bulk may have 700 of it, so a lane takes 14 pages of 250."""
 ALL = frozenset(Channel)
 WHOLE_PAGES = Window(piece_s=60)
+EPOCH = "0a1b2c3d"
+"""Of both entry topics."""
+MEMORY = Epoch()
+MEMORY.run_id = RUN_ID
 
 
 class CampaignRoad(StatusRoad):
     """rates: what the usable providers of each channel let through, 0 while there is none. window: of the next leader.
-    fans_out: whether what is let go counts as fanned out at once. rows: whom the next leader asks for rows.
+    fans_out: whether what is let go counts as fanned out at once. rows: whom the next leader asks for rows; gap: what
+    it is told. redis: where digests are marked.
     """
 
     def __init__(self, folder: Path, policies: Policies, served: Collection[Channel] = ALL) -> None:
@@ -48,6 +58,8 @@ class CampaignRoad(StatusRoad):
         self.window = WHOLE_PAGES
         self.fans_out = True
         self.rows: StatusReads = MemoryReads()
+        self.redis = MemoryRedis(self.clock, is_strict=True)
+        self.gap: Gap | None = None
 
     async def leader(self, epoch: int = 1, tails: Tails | None = None) -> Dispatch:
         """A new one, which knows what is in the log; with tails of its own it knows nothing before it runs."""
@@ -72,12 +84,17 @@ class CampaignRoad(StatusRoad):
             self.served,
         )
         held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
+        marks = DigestMarks(StoredTrips(self.redis), MEMORY)
+        entries = Entries(dict.fromkeys((TOPICS.requests("default"), TOPICS.requests_bulk("default")), EPOCH), IDS)
+        digests = Digests(campaigns, letting_go, marks, entries, self.policies, self.log, TOPICS, self.clock, self.gap)
         ticks = Ticks(self.log, TOPICS, self.log.partition_count, self.clock)
         if tails is None:
             await self.log.follow(campaigns.topics, campaigns.on_record)
             await self.log.follow(held.holds.topics, held.holds.on_record)
         leads, tails = Leads(epoch), tails or self.log
-        return Dispatch(campaigns, releases, ahead, grants, leads, tails, self.log, TOPICS, self.clock, ticks, held)
+        return Dispatch(
+            campaigns, releases, ahead, grants, leads, tails, self.log, TOPICS, self.clock, ticks, held, digests
+        )
 
     async def settle(self, leader: Dispatch, epoch: int = 1) -> None:
         """Looks several times, with everything counted in between."""
@@ -111,6 +128,31 @@ class CampaignRoad(StatusRoad):
             if keys.is_campaign_row(told.row):
                 found.setdefault(keys.campaign_of_row(told.row)[1], []).extend(told.events)
         return found
+
+
+class StoredTrips:
+    """Trips to a Redis in memory."""
+
+    def __init__(self, redis: MemoryRedis) -> None:
+        self._redis = redis
+
+    def begin(self) -> Trip:
+        return _StoredTrip(self._redis)
+
+
+class _StoredTrip:
+    def __init__(self, redis: MemoryRedis) -> None:
+        self._redis = redis
+        self._replies: list[Any] = []
+
+    def execute_command(self, *args: Any) -> None:
+        self._replies.append(self._redis.reply(*args))
+
+    def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:
+        self._replies.append(self._redis.run(script, touched, *args))
+
+    async def execute(self) -> list[Any]:
+        return self._replies
 
 
 class Leads:

@@ -14,7 +14,7 @@ from consumers import breaker, limits
 from schemas import keys
 from schemas.clock import Clock
 from schemas.trips import Script
-from streams import grants
+from streams import digest_marks, grants
 from tests.doubles.memory_trips import RUN_ID
 
 Key = str | bytes
@@ -41,6 +41,7 @@ class MemoryRedis:
             breaker.RECORD.sha: self._record,
             breaker.PROBE.sha: self._probe,
             grants.TAKE.sha: self._take_grant,
+            digest_marks.MARK.sha: self._mark_digest,
         }
 
     def run(self, script: Script, touched: Sequence[Key], *args: Any) -> Any:
@@ -231,6 +232,21 @@ class MemoryRedis:
         found[b"wish:" + instance.encode()] = b"%d %d" % (wanted - taken, now_ms)
         self._pexpire(key, kept_ms)
         return taken
+
+    # streams/digest_marks.lua.
+
+    def _mark_digest(self, *given: Any) -> list[bytes]:
+        *touched, digest, _kept_s = given
+        marks, flags = touched[::2], touched[1::2]
+        found = [
+            self._get(mark) or (b"-" if self._exists(flag) else b"") for mark, flag in zip(marks, flags, strict=True)
+        ]
+        if not any(found[at] not in (b"", b"-") for at in range(len(found))):
+            for at, mark in enumerate(marks):
+                if not found[at]:
+                    self._set(mark, digest)
+                    found[at] = _bytes(digest)
+        return found
 
 
 def _bytes(value: Any) -> bytes:

@@ -46,7 +46,7 @@ ON_THE_ROAD = [
     slow("streams-status", "after_rows", 2),
 ]
 """(role, gap, at which passing)."""
-ELSEWHERE = {"after_log", "after_ends", "after_held_release"}
+ELSEWHERE = {"after_log", "after_ends", "after_held_release", "after_digest"}
 """Killed in tests of their own below."""
 
 

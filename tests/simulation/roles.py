@@ -35,6 +35,8 @@ from schemas.trips import Epoch, Trip, asked
 from streams.backlog import Backlog
 from streams.callbacks import CallbackOptions, RouteCallbacks
 from streams.campaigns import Campaigns
+from streams.digest_marks import DigestMarks
+from streams.digests import Digests, Entries
 from streams.dispatch import Dispatch, DispatchOptions
 from streams.fan_out import FanOut
 from streams.grants import Grants, Purse
@@ -243,6 +245,7 @@ async def dispatch(ground: Ground) -> None:
     grants, campaigns = Grants(ground.trips), Campaigns(TOPICS, POLICIES)
     counts = {spec.name: site.log.partitions_of(spec.name) for spec in TOPICS.specs()}
     backlog = Backlog(ground.reader, ground.trips, counts, clock, TOPICS.tiers_of_lanes())
+    marks = DigestMarks(ground.trips, ground.epoch)
     rate = partial(_usable, ground)
     releases = Releases(
         POLICIES, ahead, backlog, grants, rate, TOPICS, {}, clock, letting_go, window=WINDOW, served=SERVED
@@ -261,6 +264,7 @@ async def dispatch(ground: Ground) -> None:
         clock,
         Ticks(producer, TOPICS, PARTITIONS, clock),
         HeldRelease(campaigns, letting_go, producer, TOPICS, clock, ground.gap),
+        Digests(campaigns, letting_go, marks, Entries({}, IDS), POLICIES, producer, TOPICS, clock, ground.gap),
         DispatchOptions(look_every_s=LOOK_S),
         gap=ground.gap,
     )

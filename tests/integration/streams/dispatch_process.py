@@ -14,6 +14,7 @@ from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
 from retry_topics.dead_letters import DeadLetters
+from schemas import keys
 from schemas.clock import SystemClock
 from schemas.messages import Channel
 from schemas.policies import MessageClass, TemplatePolicy
@@ -21,6 +22,8 @@ from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
+from streams.digest_marks import DigestMarks
+from streams.digests import Digests, Entries
 from streams.dispatch import Dispatch
 from streams.grants import Grants
 from streams.held_release import HeldRelease
@@ -37,7 +40,12 @@ from tests.doubles.stores import MemoryReads
 
 RATE_PER_S = 400.0
 WHOLE_PAGES = Window(piece_s=60)
-POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
+POLICIES = {
+    "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,)),
+    "comments": TemplatePolicy("comments", MessageClass.MARKETING, (Channel.INAPP,), digest_ms=300_000),
+}
+LOG_EPOCH = "0a1b2c3d"
+IDS = keys.Ids(b"a secret of the tests")
 
 
 async def rate(_: Channel) -> float:
@@ -51,7 +59,9 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
 
     kafka, topics, clock = {"bootstrap.servers": bootstrap}, Topics(prefix), SystemClock()
     publisher, reader = KafkaPublisher(kafka), KafkaLogReader(kafka)
-    trips = RedisTrips(redis_client.connect(redis_url, Epoch()), "dispatch")
+    epoch = Epoch()
+    trips = RedisTrips(redis_client.connect(redis_url, epoch), "dispatch")
+    marks, entries = DigestMarks(trips, epoch), Entries({topics.requests_bulk("default"): LOG_EPOCH}, IDS)
     leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
     campaigns, grants = Campaigns(topics, POLICIES), Grants(trips)
     pages = PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics)
@@ -62,7 +72,10 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     tails = KafkaTails(kafka)
     ticks = Ticks(publisher, topics, 1, clock)
     held = HeldRelease(campaigns, letting_go, publisher, topics, clock, gap)
-    await Dispatch(campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held).run()
+    digests = Digests(campaigns, letting_go, marks, entries, POLICIES, publisher, topics, clock, gap)
+    await Dispatch(
+        campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held, digests
+    ).run()
 
 
 if __name__ == "__main__":

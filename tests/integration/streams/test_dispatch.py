@@ -29,6 +29,8 @@ from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.backlog import Backlog
 from streams.campaigns import Campaigns
+from streams.digest_marks import DigestMarks
+from streams.digests import Digests, Entries
 from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
 from streams.held_release import HeldRelease
@@ -41,6 +43,7 @@ from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import WHOLE_PAGES
 from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.status_road import IDS
 from tests.doubles.stores import MemoryReads
 
 TOPICS = Topics()
@@ -85,8 +88,11 @@ class World:
         ticks = Ticks(self.log, TOPICS, 2, self.clock)
         held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
         await self.log.follow(held.holds.topics, held.holds.on_record)
+        marks, entries = DigestMarks(self.trips, Epoch()), Entries({}, IDS)
+        digests = Digests(campaigns, letting_go, marks, entries, POLICIES, self.log, TOPICS, self.clock)
+        leads = Leads(epoch)
         return Dispatch(
-            campaigns, releases, ahead, grants, Leads(epoch), self.log, self.log, TOPICS, self.clock, ticks, held
+            campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks, held, digests
         )
 
     async def rate(self, channel: Channel) -> float:

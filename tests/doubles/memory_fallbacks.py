@@ -46,7 +46,7 @@ class MemoryFallbacks:
         return fallbacks.standing(reply, delivery)
 
     def ask(self, trip: Trip, question: Question) -> None:
-        trip.execute_command(lambda: self._answered(question))
+        trip.execute_command(lambda: self.decide(question))
 
     def read(self, reply: Any, question: Question) -> Found:
         known, left_ms = reply
@@ -56,7 +56,8 @@ class MemoryFallbacks:
         known = self._known.get(_place(delivery))
         return b"" if known is None else known.packed()
 
-    def _answered(self, question: Question) -> tuple[bytes, int]:
+    def decide(self, question: Question) -> tuple[bytes, int]:
+        """What is known then, and what is left until it may start."""
         left_ms = self._asked(question)
         return self._packed(question.delivery), left_ms
 

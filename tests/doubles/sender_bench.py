@@ -144,6 +144,7 @@ class SenderBench:
             "welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,), content_check=ContentCheck.OFF
         )
         self.quiet = QuietHours({}, {})
+        self.served = frozenset(Channel)
         self.spend: Spend | None = None
         self.gap: Callable[[str], Any] | None = None
         self.options = WorkerOptions(**changes)
@@ -157,8 +158,8 @@ class SenderBench:
         known = Stores(self.trips, epoch, self.claims, profiles, barred, self.fallbacks, self.caps, self.marks)
         judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
         renderer = Renderer(self.folder, {"default": "de"})
-        policies = {"welcome": self.policy}
-        rules = Rules(policies, renderer, self._order, judge.judge, self.quiet, self.cap_rules, spend=self.spend)
+        policies, served = {"welcome": self.policy}, self.served
+        rules = Rules(policies, renderer, self._order, judge.judge, self.quiet, self.cap_rules, served, self.spend)
         return LaneWorker(
             [Seat(self.provider, self.breaker, self.tokens)],
             known,
@@ -199,6 +200,24 @@ class SenderBench:
         async with asyncio.timeout(5):
             await worker.close()
         return [answers[record.offset] for record in records]
+
+    async def die(self, delivery: Delivery, where: str) -> None:
+        """A worker dies with it in this gap; the leases of its claims run out."""
+        died = asyncio.Event()
+
+        async def gap(name: str) -> None:
+            if name == where:
+                died.set()
+                await asyncio.Event().wait()
+
+        self.gap = gap
+        worker = self.worker()
+        await worker.handle([self.record(delivery)], lambda record, answer: None)
+        async with asyncio.timeout(5):
+            await died.wait()
+        await worker.close(within_s=0)
+        self.gap = None
+        self.clock.advance(30_001)
 
     def _order(self, tenant: str, campaign_id: str) -> CampaignOrder:
         return self.orders.get((tenant, campaign_id), CampaignOrder.RUNNING)

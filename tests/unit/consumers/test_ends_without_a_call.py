@@ -12,7 +12,7 @@ import pytest
 
 from consumers.claims import Bid, Entry
 from schemas import stores
-from schemas.messages import CampaignOrder, Channel, Delivery
+from schemas.messages import CampaignOrder, Channel
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
 from schemas.records import Done
@@ -29,25 +29,6 @@ def bench(tmp_path: Path) -> SenderBench:
     bench = SenderBench(tmp_path)
     bench.people.write("42", stores.Profile(2, email="ada@example.org"))
     return bench
-
-
-async def die(bench: SenderBench, delivery: Delivery, where: str) -> None:
-    """A worker dies in this gap; the leases of its claims run out."""
-    died = asyncio.Event()
-
-    async def gap(name: str) -> None:
-        if name == where:
-            died.set()
-            await asyncio.Event().wait()
-
-    bench.gap = gap
-    worker = bench.worker()
-    await worker.handle([bench.record(delivery)], lambda record, answer: None)
-    async with asyncio.timeout(5):
-        await died.wait()
-    await worker.close(within_s=0)
-    bench.gap = None
-    bench.clock.advance(30_001)
 
 
 async def test_who_got_the_fallback_does_not_get_the_first_channel_as_well_when_all_is_read_again(
@@ -84,7 +65,7 @@ async def test_who_wants_messages_again_does_not_get_what_had_ended_before(
 
 async def test_a_crash_before_the_end_is_on_the_log_repeats_what_is_published(bench: SenderBench) -> None:
     sms = deliveries.single(fallback=(Channel.EMAIL,))
-    await die(bench, sms, "after_settle")
+    await bench.die(sms, "after_settle")
     bench.people.write("42", REACHED)
     (answer,) = await bench.send(sms)
     assert shown(answer) == [("suppressed", "no_address")] and published(answer) == ["email.transactional"]
@@ -191,9 +172,9 @@ class TestCallsInDoubt:
         self, bench: SenderBench
     ) -> None:
         bench.people.write("42", REACHED)
-        await die(bench, deliveries.single(), "after_send")
+        await bench.die(deliveries.single(), "after_send")
         bench.people.write("42", stores.Profile(4))
-        await die(bench, deliveries.single(), "after_settle")
+        await bench.die(deliveries.single(), "after_settle")
         (answer,) = await bench.send(deliveries.single())
         assert shown(answer) == [("unconfirmed", ""), ("suppressed", "no_address")]
         assert [event.call for event in events(answer)] == [1, 1]
@@ -201,21 +182,21 @@ class TestCallsInDoubt:
 
     async def test_also_when_the_delivery_lay_in_hold_meanwhile(self, bench: SenderBench) -> None:
         bench.people.write("42", REACHED)
-        await die(bench, deliveries.recipient(), "after_send")
+        await bench.die(deliveries.recipient(), "after_send")
         bench.orders["default", "spring"] = CampaignOrder.PAUSED
         (answer,) = await bench.send(deliveries.recipient())
         assert shown(answer) == [("possible_duplicate", ""), ("held", "campaign_paused")]
         bench.orders.clear()
         bench.people.write("42", stores.Profile(4))
         held = deliveries.recipient(call=2)
-        await die(bench, held, "after_settle")
+        await bench.die(held, "after_settle")
         (answer,) = await bench.send(held)
         assert shown(answer) == [("unconfirmed", ""), ("suppressed", "no_address")]
         assert [event.call for event in events(answer)] == [1, 1]
 
     async def test_also_when_the_next_worker_gave_the_claim_back(self, bench: SenderBench) -> None:
         bench.people.write("42", REACHED)
-        await die(bench, deliveries.single(), "after_send")
+        await bench.die(deliveries.single(), "after_send")
         bench.tokens.dead = 2
         (answer,) = await bench.send(deliveries.single())
         assert deferred_ms(answer, bench.clock) == 0
@@ -227,7 +208,7 @@ class TestCallsInDoubt:
     async def test_where_a_loss_is_better_than_a_repeat_the_end_is_told_once(self, bench: SenderBench) -> None:
         bench.people.write("42", REACHED)
         bench.policy = replace(bench.policy, on_unknown=OnUnknown.RISK_LOSS)
-        await die(bench, deliveries.recipient(), "after_send")
+        await bench.die(deliveries.recipient(), "after_send")
         bench.orders["default", "spring"] = CampaignOrder.PAUSED
         (answer,) = await bench.send(deliveries.recipient())
         assert {kind for kind, _ in shown(answer)} == {"unconfirmed"}

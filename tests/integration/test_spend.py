@@ -11,9 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from consumers.spend import BLOCKS, Budget, Charge, Gone, Purse
-from deploy.redis_trips import RedisTrips
+from deploy.redis_trips import RedisTrip, RedisTrips
 from schemas.messages import Channel
-from schemas.trips import Trip
 from tests.doubles.manual_clock import ManualClock
 
 PRICES = (40_000, 70_000, 350_000)
@@ -33,7 +32,7 @@ class CountedTrips(RedisTrips):
 
     made = 0
 
-    def begin(self) -> Trip:
+    def begin(self) -> RedisTrip:
         self.made += 1
         return super().begin()
 

@@ -1,4 +1,4 @@
-"""Money in the settings: a budget that cannot be kept, or a price that is missing, is refused before anything starts."""
+"""Money in the settings: a budget that cannot be kept, or a price that is missing, is refused before a start."""
 
 from __future__ import annotations
 

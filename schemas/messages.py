@@ -190,6 +190,20 @@ class ReleasedPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where a delivery goes by what was known at at_ms: for templates that are sent while Redis is away.
+
+    is_unchecked: nobody could look at opt-outs and suppressions then, and the address is the request's own.
+    """
+
+    at_ms: int
+    address: str
+    locale: str = ""
+    time_zone: str = ""
+    is_unchecked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """One notification on one channel (for push: one device), as it lies in a lane, tier, hold or DLQ.
 
@@ -199,7 +213,8 @@ class Delivery:
     lane, tier or hold it is put into. siblings are the plan's other deliveries ("channel" or "channel/device").
     fallback: channels still to try when this one cannot be reached.
     doubted_at, doubted_at_ms: the provider of its newest call of which nobody knows what came, and when that was.
-    digest_of: how many messages go out as this one; 0 = it is a message of its own.
+    digest_of: how many messages go out as this one; 0 = it is a message of its own. snapshot: only where the template
+    may be sent while Redis is away.
     """
 
     tenant: str
@@ -228,6 +243,7 @@ class Delivery:
     doubted_at: str = ""
     doubted_at_ms: int = 0
     digest_of: int = 0
+    snapshot: Snapshot | None = None
     force: bool = False
 
 
@@ -533,4 +549,4 @@ Message = (
     | InboxMessage
     | LeaderRecord
 )
-"""Everything that has a schema of its own (Contact, Device, HeldPage, Recipient, StatusEvent are parts)."""
+"""Everything that has a schema of its own (Contact, Device, HeldPage, Recipient, Snapshot, StatusEvent are parts)."""

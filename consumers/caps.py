@@ -80,12 +80,18 @@ class CapRules:
         together = self._marketing.get(delivery.tenant, 0) if policy.message_class is MessageClass.MARKETING else 0
         if not day and not together:
             return None
-        zone, _ = local_times.known_zone(time_zone, self._zones.get(delivery.tenant, "UTC"))
-        date = local_times.local_date(zone, now_ms)
+        date = local_times.local_date(self._zone(delivery.tenant, time_zone), now_ms)
         wanted = ((f"/{policy.name}", day), (MARKETING, together))
         caps = [Cap(kind, most, _key(delivery, kind, date)) for kind, most in wanted if most]
         group = _group(delivery)
         return Place(tuple(caps), group, group + _hashed(delivery.device, _DEVICE_BYTES))
+
+    def day_ends_ms(self, tenant: str, time_zone: str, now_ms: int) -> int:
+        """When the next date begins that places are counted by."""
+        return local_times.due_ms("", "00:00", self._zone(tenant, time_zone), now_ms + 1)
+
+    def _zone(self, tenant: str, own: str) -> str:
+        return local_times.known_zone(own, self._zones.get(tenant, "UTC"))[0]
 
 
 class RedisCaps:

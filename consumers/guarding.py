@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from consumers import claims, lookalikes
+from consumers import claims, digests, lookalikes
 from consumers.caps import Cap, CapRules, Caps
 from consumers.lookalikes import InTheWay, Lookalikes
 from consumers.send_checks import Wait
@@ -66,7 +66,7 @@ class Guards:
             return None
         reserved = self._caps.read_reserve(replies[-1], sending.place)
         if reserved.full is not None:
-            return over_cap(sending, reserved.full, self._clock.now_ms())
+            return self._over_cap(sending, reserved.full)
         if not reserved.wait_ms:
             return None
         metrics.CAP_WAITS.labels(sending.record.topic).inc()
@@ -103,8 +103,9 @@ class Guards:
             log.warning("lookalike.held", extra=known)
         return Verdict(EventKind.HELD, now_ms, Reason.LOOKALIKE, f"like {named}", tries=delivery.tries)
 
-
-def over_cap(sending: Sending, full: Cap, now_ms: int) -> Verdict:
-    """What becomes of a delivery whose cap is used up by what was sent."""
-    kind = full.kind.removeprefix("/") if full.kind.startswith("/") else f"{full.kind} messages"
-    return Verdict(EventKind.SUPPRESSED, now_ms, Reason.CAPPED, f"{full.most} a day of {kind}")
+    def _over_cap(self, sending: Sending, full: Cap) -> Verdict:
+        """What becomes of a delivery whose cap is used up by what was sent."""
+        delivery, now_ms = sending.delivery, self._clock.now_ms()
+        kind = full.kind.removeprefix("/") if full.kind.startswith("/") else f"{full.kind} messages"
+        day_ends_ms = self._rules.day_ends_ms(delivery.tenant, sending.zone, now_ms)
+        return digests.over_cap(delivery, sending.known_policy(), day_ends_ms, f"{full.most} a day of {kind}", now_ms)

@@ -56,9 +56,9 @@ class Lookalikes(Protocol):
 def mark_of(delivery: Delivery, policy: TemplatePolicy, place: bytes) -> Mark | None:
     """The mark that this delivery leaves; None where nothing looks alike. place: its packed address.
 
-    All deliveries of a notification leave the same one.
+    All deliveries of a notification leave the same one. Digests leave none: they look alike by nature.
     """
-    if policy.content_check is ContentCheck.OFF:
+    if policy.content_check is ContentCheck.OFF or delivery.digest_of:
         return None
     content = policy.name
     if policy.content_check is ContentCheck.PARAMS:

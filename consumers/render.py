@@ -1,8 +1,8 @@
 """Template and values -> what one person reads, in their language; the last step before the call.
 
 `templates/<name>/<channel>.<locale>.j2` (or `<channel>.j2`) holds the blocks subject, title, text, html and
-data and nothing beside them. All of it is compiled when a worker starts: a wrong template is refused with
-file and line. Only html is escaped: a subject, SMS or push shows `O'Neil & Söns` as they write themselves.
+data and nothing beside them; `<channel>.digest.<locale>.j2` is the text of many messages as one. All of it is compiled
+when a worker starts: a wrong template is refused with file and line. Only html is escaped: a subject, SMS or push shows `O'Neil & Söns` as they write themselves.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from schemas import metrics, sms_segments
 from schemas.content import Content
 from schemas.errors import Misconfigured, Poison
 from schemas.messages import Channel, Delivery
+from schemas.policies import DIGEST
 from schemas.reasons import ParkReason
 
 BLOCKS = ("subject", "title", "text", "html", "data")
@@ -78,7 +79,8 @@ class Renderer:
             raise Poison(ParkReason.TEMPLATE_ERROR, text)
 
     def _sheet(self, delivery: Delivery, locale: str) -> tuple[_Sheet, str]:
-        wish = (delivery.template, str(delivery.channel), delivery.tenant, locale)
+        kind = f"{delivery.channel}.{DIGEST}" if delivery.digest_of > 1 else str(delivery.channel)
+        wish = (delivery.template, kind, delivery.tenant, locale)
         sheet = self._chosen.get(wish)
         if sheet is None:
             sheet = self._choose(*wish)
@@ -165,13 +167,18 @@ def _told(error: Exception) -> str:
 
 
 def _load(folder: Path) -> dict[tuple[str, str], dict[str, _Sheet]]:
-    """(template, channel) -> locale -> sheet. Raises Misconfigured for the first wrong file."""
+    """(template, channel; "push.digest" for many as one) -> locale -> sheet.
+
+    Raises Misconfigured for the first wrong file.
+    """
     loader = FileSystemLoader(folder)
     plain, escaped = Sandbox(loader, autoescape=False), Sandbox(loader, autoescape=True)
     sheets: dict[tuple[str, str], dict[str, _Sheet]] = {}
     for path in sorted(folder.glob("*/*.j2")):
         channel, _, locale = path.name.removesuffix(".j2").partition(".")
         if channel in list(Channel):  # others are parts to include
+            if locale.partition(".")[0] == DIGEST:
+                channel, locale = f"{channel}.{DIGEST}", locale.partition(".")[2]
             spoken = sheets.setdefault((path.parent.name, channel), {})
             spoken[locale.replace("_", "-").lower()] = _compiled(folder, path, plain, escaped)
     return sheets

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from consumers import claims
+from consumers import claims, digests
 from consumers.claims import Answer, Bid, Entry
 from consumers.verdicts import Verdict
 from retry_topics import hold
@@ -73,9 +73,13 @@ def obstacle(
     if late is not None:
         return Verdict(EventKind.HELD, now_ms, Reason.CAMPAIGN_PAUSED, tries=delivery.tries)
     found = _reach(delivery, seen.profile, policy, now_ms)
-    if isinstance(found, Verdict) or not (until_ms := quiet_until_ms(delivery, found.zone, nights, now_ms)):
+    if isinstance(found, Verdict):
         return found
-    return _after_the_night(delivery, found.zone, nights, until_ms, now_ms)
+    until_ms = quiet_until_ms(delivery, found.zone, nights, now_ms)
+    night = _after_the_night(delivery, found.zone, nights, until_ms, now_ms) if until_ms else None
+    if digests.is_gathered(delivery, policy):
+        return digests.gathered(delivery, policy, night.until_ms if night is not None else 0, now_ms) or night or found
+    return night or found
 
 
 def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:

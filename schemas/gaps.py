@@ -25,7 +25,7 @@ AT_STAKE = {
     "after_release": "Pages are in the log, the cursor is not: they go out again, and nobody may get them twice.",
     "after_ends": "Recipients that get nothing are ended, the cursor has not moved: they are ended again, once each.",
     "after_held_release": "What was due in hold is in the log, its tombstone is not: it goes again, to nobody twice.",
-    "after_digest": "A digest is in the log, its messages are still in hold: they go out in no other, nor as themselves.",
+    "after_digest": "A digest is in the log, its messages are still in hold: they go out in no other, nor alone.",
     "after_page_plan": "Plans of a page are fixed in Redis, no delivery is in a lane: nobody may be left out.",
     "after_fan_out": "A page's deliveries are in their lanes, it is not acknowledged: all come again, none is sent.",
     # Sends: `consumers/calling.py`, `consumers/settling.py`.

@@ -94,6 +94,11 @@ class TemplatePolicy:
     fallback_after_ms: int = FALLBACK_AFTER_MS
     when_redis_is_down: WhenRedisIsDown = WhenRedisIsDown.WAIT
 
+    @property
+    def makes_digests(self) -> bool:
+        """Whether messages of it may go out as one."""
+        return self.digest_ms > 0 or self.over_cap is OverCap.DIGEST
+
     def priority(self, requested: str) -> Priority:
         """The lane for a request: a request may lower the class (priority "bulk"), never raise it."""
         if self.message_class is MessageClass.TRANSACTIONAL and requested != Priority.BULK:
@@ -111,6 +116,8 @@ Policies = dict[str, TemplatePolicy]
 """Template name -> policy; loaded once, shared by API, route, fan-out and workers."""
 
 POLICY_FILE = "template.toml"
+DIGEST = "digest"
+"""Comes after the channel in the name of the text of many messages as one: `push.digest.en.j2`."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -157,7 +164,7 @@ def read_policy(folder: Path) -> TemplatePolicy:
         line = _line_of_error(error, text) if isinstance(error, tomllib.TOMLDecodeError) else 1
         raise Misconfigured(f"{file}:{line}: not TOML: {error}") from error
     settings, mistakes = _settings(written)
-    mistakes += [] if mistakes else _relations(folder.name, settings)
+    mistakes += [] if mistakes else [*_relations(folder.name, settings), *_without_text(folder, settings)]
     if mistakes:
         raise Misconfigured("\n".join(f"{file}:{_line_of(text, wrong.key)}: {wrong.text}" for wrong in mistakes))
     return TemplatePolicy(name=folder.name, **settings)
@@ -217,6 +224,19 @@ def _without_effect(settings: Mapping[str, Any]) -> Iterator[_Wrong]:
         yield _Wrong("fallback_after", text)
     if settings.get("digest_ms", 0) >= expires_ms:
         yield _Wrong("digest", "digest: messages would expire before they are gathered; write less than expires")
+
+
+def _without_text(folder: Path, settings: Mapping[str, Any]) -> Iterator[_Wrong]:
+    """A digest has a text of its own on each channel that may bring it."""
+    key = "digest" if settings.get("digest_ms") else "over_cap"
+    if key == "over_cap" and settings.get("over_cap") is not OverCap.DIGEST:
+        return
+    for channel in (*settings["channels"], *settings.get("fallback", ())):
+        if not (folder / f"{channel}.{DIGEST}.j2").exists() and not any(folder.glob(f"{channel}.{DIGEST}.*.j2")):
+            text = (
+                f"there is no text for many messages as one; write {channel}.{DIGEST}.<locale>.j2 beside it, which gets"
+            )
+            yield _Wrong(key, f"{key}: {text} items (the values of each message), count and others")
 
 
 def _choice(kind: type[StrEnum]) -> Callable[[str, Any], StrEnum]:

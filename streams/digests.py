@@ -16,7 +16,7 @@ from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.gaps import Gap
 from schemas.messages import Delivery, EventKind, Held, StatusEvent
-from schemas.policies import OverCap, Policies, TemplatePolicy
+from schemas.policies import Policies
 from schemas.reasons import Reason
 from schemas.records import Outgoing, Publisher
 from schemas.topics import Topics
@@ -137,10 +137,7 @@ class Digests:
         """Whether its template makes digests, as it is now, and it can be a part of one."""
         policy = self._policies.get(delivery.template)
         return (
-            policy is not None
-            and makes_digests(policy)
-            and keys.is_row(delivery.row)
-            and digest_requests.fits(delivery)
+            policy is not None and policy.makes_digests and keys.is_row(delivery.row) and digest_requests.fits(delivery)
         )
 
     def _put_off(self, one: Found, judged: _Judged, now_ms: int) -> None:
@@ -205,10 +202,6 @@ class Digests:
         self._holds.gone(things)
         for thing in things:
             metrics.HELD_LET_GO.labels(thing.reason).inc()
-
-
-def makes_digests(policy: TemplatePolicy) -> bool:
-    return policy.digest_ms > 0 or policy.over_cap is OverCap.DIGEST
 
 
 def _window(members: Sequence[Found]) -> Window:

@@ -43,7 +43,10 @@ digest = "5m"
 fallback_after = "45s"
 when_redis_is_down = "send"
 """
-    assert read_policies(write(tmp_path, "receipt", text)) == {
+    write(tmp_path, "receipt", text)
+    for channel in ("push", "email", "sms"):
+        (tmp_path / "receipt" / f"{channel}.digest.en.j2").touch()
+    assert read_policies(tmp_path) == {
         "receipt": TemplatePolicy(
             "receipt",
             MessageClass.TRANSACTIONAL,
@@ -60,6 +63,20 @@ when_redis_is_down = "send"
             WhenRedisIsDown.SEND,
         )
     }
+
+
+@pytest.mark.parametrize("wish", ['digest = "5m"', 'over_cap = "digest"'])
+def test_a_digest_needs_a_text_for_many_messages_on_each_channel_that_may_bring_it(tmp_path: Path, wish: str) -> None:
+    path = write(
+        tmp_path, "comments", f'channels = ["push"]\nfallback = ["sms", "email"]\ncaps = {{ day = 3 }}\n{wish}\n'
+    )
+    for name in ("push.en", "sms.en", "email.digest.extra.en", "push.digest.de-AT", "email.digest"):
+        (tmp_path / "comments" / f"{name}.j2").touch()
+    with pytest.raises(Misconfigured) as refusal:
+        read_policies(path)
+    (told,) = str(refusal.value).splitlines()
+    assert "comments/template.toml:4: " in told
+    assert "write sms.digest.<locale>.j2 beside it, which gets items" in told
 
 
 def test_a_template_without_a_class_is_marketing_and_lives_three_days(tmp_path: Path) -> None:

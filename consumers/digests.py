@@ -1,0 +1,49 @@
+"""Messages that go out as one: who waits for others, and until when at the latest.
+
+Here a delivery is put into hold; there `streams/digests.py` makes one message of those of a user. That one, and a
+delivery that nobody else came to join, come back with `digest_of` set and wait for nobody any more.
+"""
+
+from __future__ import annotations
+
+from consumers.verdicts import Verdict
+from retry_topics import hold
+from schemas import keys
+from schemas.messages import Delivery, EventKind
+from schemas.policies import OverCap, TemplatePolicy
+from schemas.reasons import Reason
+
+_NEVER_MS = 2**62
+
+
+def is_gathered(delivery: Delivery, policy: TemplatePolicy) -> bool:
+    """Whether it waits for others. Not what was called already, before its template said so."""
+    return policy.digest_ms > 0 and not delivery.digest_of and delivery.call == 1
+
+
+def gathered(delivery: Delivery, policy: TemplatePolicy, quiet_until_ms: int, now_ms: int) -> Verdict | None:
+    """Its wait for those who come within its template's time, and until the end of quiet hours, 0 outside of them.
+
+    None where it would expire meanwhile: it goes out by itself.
+    """
+    return _held(delivery, max(now_ms + policy.digest_ms, quiet_until_ms), now_ms)
+
+
+def over_cap(delivery: Delivery, policy: TemplatePolicy, day_ends_ms: int, detail: str, now_ms: int) -> Verdict:
+    """What becomes of a delivery whose cap is used up by what was sent. day_ends_ms: when the user's date does.
+
+    It waits for the next day with all others of them, or is dropped: so too if it would expire before. A user's
+    digests of all templates go at one moment, those of all users within half an hour.
+    """
+    if policy.over_cap is OverCap.DIGEST:
+        spread_ms = hold.spread_ms(keys.user_key(delivery.tenant, delivery.user_id))
+        waits = _held(delivery, day_ends_ms + spread_ms, now_ms) or _held(delivery, day_ends_ms, now_ms)
+        if waits is not None:
+            return waits._replace(detail=detail)
+    return Verdict(EventKind.SUPPRESSED, now_ms, Reason.CAPPED, detail)
+
+
+def _held(delivery: Delivery, until_ms: int, now_ms: int) -> Verdict | None:
+    if until_ms >= (delivery.expires_at_ms or _NEVER_MS):
+        return None
+    return Verdict(EventKind.HELD, now_ms, Reason.DIGEST, until_ms=until_ms, tries=delivery.tries)

@@ -33,7 +33,15 @@ AWAY_S = 60.0
 BROKER_AWAY_S = 90.0
 BACK_WITHIN_S = 60.0
 REDIS, LOG = surroundings.REDIS_TRUSTED, surroundings.LOG_ANSWERS
-NEEDS_REDIS = ("route-requests", "route-recipients", "work-push.bulk", "dispatch", "streams-fan_out", "streams-status")
+NEEDS_REDIS = (
+    "route-requests",
+    "route-recipients",
+    "work-push.bulk",
+    "dispatch",
+    "streams-fan_out",
+    "streams-status",
+    "reconcile",
+)
 NEEDS_LOG = (*NEEDS_REDIS, "route-callbacks", "forward")
 
 

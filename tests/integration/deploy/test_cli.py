@@ -50,7 +50,7 @@ def test_a_new_key_is_shown_with_a_line_the_settings_accept(tmp_path: Path) -> N
 def test_help_names_every_role() -> None:
     told = _tidings("--help").stdout + _tidings("route", "--help").stdout + _tidings("streams", "--help").stdout
     roles = ("api", "callbacks", "requests", "bulk", "recipients", "dispatch", "fan_out", "status", "work", "forward")
-    assert all(role in told for role in (*roles, "up", "provision", "simulate", "users", "keys", "local"))
+    assert all(role in told for role in (*roles, "reconcile", "up", "provision", "simulate", "users", "keys", "local"))
 
 
 def test_the_simulators_listen_where_the_providers_point_and_end_on_sigterm(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from consumers import send_checks
-from consumers.breaker import Gate, State
 from consumers.claims import MAX_TAKEOVERS, Answer, Entry, ServerTime, Taken
 from consumers.fallbacks import STARTED, is_watched
 from consumers.guarding import Guards
 from consumers.limits import Token
 from consumers.looking import Looked, obey
 from consumers.send_checks import Wait
-from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
+from consumers.sending import Seat, Sending, Stores, WorkerOptions
+from consumers.standby import Standby
 from consumers.telling import Teller
 from consumers.verdicts import WAITS, Verdict
 from schemas import metrics
@@ -47,9 +47,8 @@ class Bidder:
     def __init__(
         self,
         stores: Stores,
-        seats: Sequence[Seat],
+        standby: Standby,
         begin: Callable[[Sending, Seat], None],
-        places: Room,
         guards: Guards,
         teller: Teller,
         clock: Clock,
@@ -57,9 +56,8 @@ class Bidder:
     ) -> None:
         self._stores = stores
         self._guards = guards
-        self._seats = seats
+        self._standby = standby
         self._begin = begin
-        self._places = places
         self._teller = teller
         self._clock = clock
         self._options = options
@@ -71,9 +69,15 @@ class Bidder:
         lane would be worked in no order at all, and somebody's turn would come five times later than it is. And
         deliveries of one page end together: their status events share a record.
         """
-        seat, ready = await self._choose(sorted(looked.ready, key=_written_ms), looked.states)
         again: list[Sending] = []
-        while ready and seat is not None:
+        for seat, ready in await self._standby.place(sorted(looked.ready, key=_written_ms), looked.seats):
+            again += await self._bid_at(seat, ready, looked.server)
+        return again
+
+    async def _bid_at(self, seat: Seat, ready: list[Sending], server: ServerTime) -> list[Sending]:
+        """The same for those who go to one provider."""
+        again: list[Sending] = []
+        while ready:
             wanted = min(len(ready), self._options.claims_at_once)
             tokens = await self._tokens(wanted, seat, _written_ms(ready[0]))
             if not tokens:
@@ -82,46 +86,17 @@ class Bidder:
             chosen, ready = ready[: len(tokens)], ready[len(tokens) :]
             for sending, token in zip(chosen, tokens, strict=True):
                 sending.token = token
-            again += await self._claim(chosen, seat, looked.server)
+            again += await self._claim(chosen, seat, server)
         return again
-
-    async def _choose(self, ready: list[Sending], states: Sequence[State]) -> tuple[Seat | None, list[Sending]]:
-        """The first usable provider, and who may go to it; the others wait outside the lane."""
-        for seat, state in sorted(zip(self._seats, states, strict=True), key=_is_avoided):
-            if state.gate is Gate.CLOSED:
-                return seat, ready
-        for seat, state in zip(self._seats, states, strict=True):
-            probes = await self._probes(seat) if state.gate is Gate.HALF_OPEN else 0
-            if probes:
-                self._hold_back(ready[probes:], states)
-                for sending in ready[:probes]:
-                    sending.is_probe = True
-                return seat, ready[:probes]
-        self._hold_back(ready, states)
-        return None, []
-
-    async def _probes(self, seat: Seat) -> int:
-        """How many calls may test whether an open breaker's provider is back."""
-        trip = self._stores.trips.begin()
-        seat.breaker.ask_probe(trip)
-        (reply,) = await trip.execute()
-        return seat.breaker.read_probe(reply)
-
-    def _hold_back(self, waiting: Sequence[Sending], states: Sequence[State]) -> None:
-        state = min(states, key=lambda state: state.left_ms)
-        reason = Reason.PROVIDER_CONFIG if state.is_hold else Reason.PROVIDER_DOWN
-        until_ms = self._clock.now_ms() + max(state.left_ms, self._options.probe_pause_ms)
-        for sending in waiting:
-            self._teller.stop(sending, Wait(until_ms, reason))
 
     async def _tokens(self, wanted: int, seat: Seat, rank: int) -> list[Token]:
         """Tokens, each with a place at the provider; none when none came in time."""
-        places = await self._places.take(wanted, self._options.gather_s, rank)
+        places = await seat.places.take(wanted, self._options.gather_s, rank)
         tokens: list[Token] = []
         try:
             tokens = await seat.pocket.take(places, self._options.token_wait_s, rank)
         finally:
-            self._places.give(places - len(tokens))
+            seat.places.give(places - len(tokens))
         return tokens
 
     async def _claim(self, chosen: Sequence[Sending], seat: Seat, server: ServerTime) -> list[Sending]:
@@ -142,7 +117,7 @@ class Bidder:
                 if sending.token is not None:
                     seat.pocket.give_back(sending.token)
         finally:
-            self._places.give(len(chosen) - begun)
+            seat.places.give(len(chosen) - begun)
         await self._give_back([sending for sending in again if sending.claim is not None])
         return again
 
@@ -243,10 +218,6 @@ class Bidder:
         if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
             return Verdict(EventKind.UNCONFIRMED, now_ms, Reason.UNKNOWN_OUTCOME)
         return None
-
-
-def _is_avoided(seat: tuple[Seat, State]) -> bool:
-    return seat[1].is_avoided
 
 
 def _written_ms(sending: Sending) -> int:

@@ -7,6 +7,7 @@ is paused, every message is kept, and a probe a minute notices when it was mende
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from schemas import keys, metrics
 from schemas.outcomes import Kind
 from schemas.trips import Trip, script_beside
+
+log = logging.getLogger(__name__)
 
 RECORD = script_beside(__file__, "breaker_record.lua")
 PROBE = script_beside(__file__, "breaker_probe.lua")
@@ -110,6 +113,16 @@ class Breaker:
         limits = (options.window, options.least, *periods, options.probes, *counts)
         trip.run(RECORD, (self._key,), *told, *limits)
         self._results, self._probes, self._repeats, self._hold = [], [], 0, False
+
+    def learn(self, reply: Any) -> None:
+        """What came of the telling: opening and closing is worth a line."""
+        if isinstance(reply, Exception):
+            log.error("breaker.broken", extra={"provider": self.provider, "error": str(reply)})
+            return
+        change = self.read_record(reply)
+        if change is not None:
+            metrics.BREAKER_CHANGES.labels(self.provider, change).inc()
+            log.warning("breaker.changed", extra={"provider": self.provider, "state": change.value})
 
     def read_record(self, reply: Any) -> Gate | None:
         """The state it changed to; None when it did not. Brings `recent` up to date."""

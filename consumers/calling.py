@@ -96,6 +96,7 @@ class Caller:
         if charge is not None:
             (charge.purse.give_back if outcome.kind in _NOT_BILLED else charge.purse.called)(charge)
         seat.breaker.note(outcome.kind, sending.is_probe)
+        seat.throttle.note(outcome, sending.delivery.channel, sending.address)
         verdict = self._judge(sending, outcome, seat)
         needs_reference = outcome.kind is Kind.DONE and outcome.provider_id and not seat.provider.carries_reference
         self._teller.settle(sending, verdict, reference if needs_reference else "", outcome.retry_after_ms or 0)

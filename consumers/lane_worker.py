@@ -23,6 +23,7 @@ from consumers.render import Renderer
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
 from consumers.settling import SettleOptions, Settling
 from consumers.spend import Spend
+from consumers.standby import Standby
 from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Announcer
@@ -77,13 +78,14 @@ class LaneWorker:
         self._options = options
         tally = Tally()
         guards = Guards(stores.caps, stores.lookalikes, rules.caps, ids, clock)
-        self._settling = Settling(stores, guards, [seat.breaker for seat in seats], tally, settle_options, gap)
+        news = [one for seat in seats for one in (seat.breaker, seat.throttle)]
+        self._settling = Settling(stores, guards, news, tally, settle_options, gap)
         self._teller = Teller(
             Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, options
         )
-        self._at_provider = Room(options.calls_at_once)
         self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
-        self._bidder = Bidder(stores, seats, self._begin, self._at_provider, guards, self._teller, clock, options)
+        standby = Standby(stores.trips, seats, self._teller, clock, options)
+        self._bidder = Bidder(stores, standby, self._begin, guards, self._teller, clock, options)
         self._caller = Caller(
             rules.renderer,
             ids,
@@ -168,7 +170,7 @@ class LaneWorker:
         except Exception as error:
             self._teller.failed(sending, error)
         finally:
-            self._at_provider.give(1)
+            seat.places.give(1)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

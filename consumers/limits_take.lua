@@ -1,6 +1,8 @@
 -- Hands tokens of one provider to one worker's pocket.
 -- KEYS: the provider's buckets (a hash): a = tokens of all, b = tokens of bulk, t = when they were last filled (us),
---   w:<worker> = class, tokens it holds, when the newest of them dies (ms), when it last asked (ms).
+--   w:<worker> = class, tokens it holds, when the newest of them dies (ms), when it last asked (ms),
+--   f, ft = the part of the rate that the provider was slowed down to, and when (us; throttles_note.lua).
+-- A provider that wants no call until some time has its buckets filled from then on: t lies ahead.
 -- ARGV: worker, class ("bulk" or "transactional"), tokens it holds unspent, wanted, rate per s, burst,
 --   share reserved for transactional, life of a token ms.
 -- Answer: tokens granted, ms after which asking again is worthwhile (0 when something was granted).
@@ -38,6 +40,7 @@ for at = 1, #fields, 2 do
     end
   end
 end
+if stored.f then rate = rate * factor_at(stored.f, stored.ft, now_us) end
 if stored.t then
   local passed_s = math.max(0, now_us - stored.t) / 1000000
   all = math.min(half, stored.a + rate * passed_s)
@@ -60,6 +63,7 @@ if wanted > 0 then
     grant = math.floor(math.min(wanted, tokens, space))
   else
     wait = math.max(1, math.ceil((least - tokens) / own_rate * 1000))
+    if filled > now_us then wait = wait + math.ceil((filled - now_us) / 1000) end
     if space < least then wait = math.max(wait, 5) end
   end
 end
@@ -67,5 +71,5 @@ end
 redis.call('HSET', KEYS[1], 'a', string.format('%.6f', all - grant),
   'b', string.format('%.6f', is_bulk and bulk - grant or bulk), 't', string.format('%.0f', filled),
   'w:' .. worker, string.format('%s %d %.0f %.0f', class, held + grant, now + life, now))
-redis.call('PEXPIRE', KEYS[1], 60000)
+redis.call('PEXPIRE', KEYS[1], 60000 + math.floor((filled - now_us) / 1000))
 return { grant, wait }

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from consumers import send_checks
-from consumers.breaker import State
 from consumers.claims import Answer, Entry, ServerTime
 from consumers.fallbacks import Standing, is_watched
 from consumers.send_checks import Reached, Seen, Wait
-from consumers.sending import Seat, Sending, Stores
+from consumers.sending import Health, Seat, Sending, Stores
 from consumers.telling import Teller
 from consumers.verdicts import WAITS, Verdict
 from schemas import metrics
@@ -23,13 +22,14 @@ from schemas.reasons import Reason
 Order = Callable[[str, str], CampaignOrder]
 """What operators want of (tenant, campaign) now: `controls.Controls.order`."""
 _COMMANDS = 2  # of each delivery
+_COMMANDS_OF_A_SEAT = 2
 
 
 class Looked(NamedTuple):
-    """Who may bid for a claim, the state of each seat's breaker, and the server's clock."""
+    """Who may bid for a claim, how each seat is, and the server's clock."""
 
     ready: list[Sending]
-    states: list[State]
+    seats: list[Health]
     server: ServerTime
 
 
@@ -59,8 +59,11 @@ class Looker:
         asked_s = self._clock.steady_s()
         replies = await self._ask(batch)
         now_ms = self._stores.claims.read_now(replies[0])
-        own = 1 + len(self._seats)
-        states = [seat.breaker.read(reply, now_ms) for seat, reply in zip(self._seats, replies[1:own], strict=True)]
+        own = 1 + _COMMANDS_OF_A_SEAT * len(self._seats)
+        seats = [
+            Health(seat.breaker.read(state, now_ms), seat.throttle.read(paused, now_ms))
+            for seat, state, paused in zip(self._seats, replies[1:own:2], replies[2:own:2], strict=True)
+        ]
         ready = []
         standings = iter(replies[own + _COMMANDS * len(batch) :])
         for at, sending in enumerate(batch):
@@ -72,7 +75,7 @@ class Looker:
                     ready.append(sending)
             except Exception as error:  # one delivery's trouble must not harm the others
                 self._teller.failed(sending, error)
-        return Looked(ready, states, ServerTime(now_ms, asked_s))
+        return Looked(ready, seats, ServerTime(now_ms, asked_s))
 
     async def _ask(self, batch: Sequence[Sending]) -> list[Any]:
         known = self._stores
@@ -80,6 +83,7 @@ class Looker:
         known.claims.ask_now(trip)
         for seat in self._seats:
             seat.breaker.ask(trip)
+            seat.throttle.ask(trip)
         for sending in batch:
             known.claims.ask_seen(trip, sending.bid)
             known.profiles.ask(trip, sending.delivery.tenant, sending.delivery.user_id)

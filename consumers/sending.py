@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from consumers.breaker import Breaker
+from consumers.breaker import Breaker, State
 from consumers.caps import Caps, Place
 from consumers.claims import Bid, Claims, Entry
 from consumers.fallbacks import Fallbacks, Standing
 from consumers.limits import Token, Tokens
 from consumers.lookalikes import Lookalikes, Mark
 from consumers.providers.contract import Provider
+from consumers.throttles import Paused, Throttle
 from consumers.turns import Turn
 from retry_topics import ladder
 from schemas import keys, metrics, stores
@@ -22,15 +24,27 @@ from schemas.trips import Epoch, Trips
 
 
 class Seat:
-    """A provider with its breaker and its pocket of tokens. seconds: how long its calls take."""
+    """A provider with its breaker, its throttles, its pocket of tokens and its places: calls at the same time.
 
-    __slots__ = ("breaker", "pocket", "provider", "seconds")
+    seconds: how long its calls take.
+    """
 
-    def __init__(self, provider: Provider, breaker: Breaker, pocket: Tokens) -> None:
+    __slots__ = ("breaker", "places", "pocket", "provider", "seconds", "throttle")
+
+    def __init__(self, provider: Provider, breaker: Breaker, throttle: Throttle, pocket: Tokens, places: int) -> None:
         self.provider = provider
         self.breaker = breaker
+        self.throttle = throttle
         self.pocket = pocket
+        self.places = Room(places)
         self.seconds = metrics.CALL_SECONDS.labels(provider.name)
+
+
+class Health(NamedTuple):
+    """How a seat is at one look: its breaker, and with whom or what its provider wants to be left alone."""
+
+    state: State
+    paused: Paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +63,20 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """in_flight: deliveries taken from the lane and not answered; calls_at_once: of them, at the provider.
-    claims_at_once: in one round trip, so that no token dies in a long queue.
+    """in_flight: deliveries taken from the lane and not answered. claims_at_once: in one round trip, so that no token
+    dies in a long queue.
 
     deadline_s: hard end of a call; a claim with less than deadline_s + lease_margin_s left is given back.
     token_wait_s: how long a batch waits for tokens before it goes back to the lane for token_pause_ms;
     fresh_token_wait_s: how long the holder of a claim does whose token has died.
-    leave_lane_ms: who has to wait longer waits in a tier. rechecks: how often one delivery may be sent back to
-    the checks before it waits. store_pause_ms: before Redis is tried again. probe_pause_ms: while others probe.
+    leave_lane_ms: who has to wait longer waits in a tier; come_back_ms: at most, for a breaker. rechecks: how often
+    one delivery may be sent back to the checks before it waits. store_pause_ms: before Redis is tried again.
+    probe_pause_ms: while others probe. standby_share: of what the second provider gets while both are well. stay_ms:
+    how long a call in doubt is repeated at its own provider only.
     gather_s: how long the first free place at the provider is held for others to go along in one round trip.
     """
 
     in_flight: int = 2_000
-    calls_at_once: int = 256
     claims_at_once: int = 100
     lease_s: float = 30.0
     deadline_s: float = 5.0
@@ -70,10 +85,13 @@ class WorkerOptions:
     fresh_token_wait_s: float = 0.5
     token_pause_ms: int = 200
     leave_lane_ms: int = 5_000
+    come_back_ms: int = 60_000
     rechecks: int = 3
     store_pause_ms: int = 1_000
     probe_pause_ms: int = 2_000
     gather_s: float = 0.004
+    standby_share: float = 0.05
+    stay_ms: int = 600_000
     ladder: ladder.LadderOptions = ladder.DEFAULT
 
 

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from consumers import verdicts
-from consumers.breaker import Breaker
 from consumers.claims import Bid, Settled, Taken
 from consumers.fallbacks import Found, Question
 from consumers.guarding import Guards
 from consumers.sending import Sending, Stores
 from consumers.tally import Tally
 from consumers.verdicts import Verdict
-from schemas import keys, metrics
+from schemas import keys
 from schemas.errors import StoreDown
 from schemas.records import Defer
 from schemas.trips import Trip
@@ -68,6 +67,20 @@ class _Asked(NamedTuple):
     then: Callable[[Found], None]
 
 
+class News(Protocol):
+    """What calls said about a provider, told to all workers in the same trips: a breaker, a throttle."""
+
+    def has_news(self) -> bool: ...
+
+    def ask_record(self, trip: Trip) -> None:
+        """Adds the telling to a trip."""
+        ...
+
+    def learn(self, reply: Any) -> None:
+        """What came of it; a failure of its own is an exception in its place."""
+        ...
+
+
 class _Load(NamedTuple):
     """What one trip writes: verdicts, what is asked about fallbacks, marks of what is published, claims given back."""
 
@@ -92,7 +105,7 @@ class Settling:
         self,
         stores: Stores,
         guards: Guards,
-        breakers: Sequence[Breaker],
+        news: Sequence[News],
         tally: Tally,
         options: SettleOptions,
         gap: Callable[[str], Awaitable[None]] | None = None,
@@ -102,7 +115,7 @@ class Settling:
         self._store = stores.claims
         self._fallbacks = stores.fallbacks
         self._guards = guards
-        self._breakers = breakers
+        self._news_of = news
         self._tally = tally
         self._options = options
         self._gap = gap
@@ -187,9 +200,9 @@ class Settling:
         while True:
             trip = self._trips.begin()
             self._ask(trip, load)
-            told = [breaker for breaker in self._breakers if breaker.has_news()]
-            for breaker in told:
-                breaker.ask_record(trip)
+            told = [one for one in self._news_of if one.has_news()]
+            for one in told:
+                one.ask_record(trip)
             try:
                 replies = await trip.execute()
             except StoreDown as error:
@@ -197,8 +210,8 @@ class Settling:
                 await self._sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
-            for breaker, reply in zip(told, replies[len(replies) - len(told) :], strict=True):
-                _learn(breaker, reply)
+            for one, reply in zip(told, replies[len(replies) - len(told) :], strict=True):
+                one.learn(reply)
             return replies
 
     def _ask(self, trip: Trip, load: _Load) -> None:
@@ -248,14 +261,3 @@ class Settling:
             # As above: what was decided is asked again, and the answer is the same.
             log.exception("fallback.broken", extra={"channel": asked.question.delivery.channel.value})
             asked.sending.finish(Defer(0))
-
-
-def _learn(breaker: Breaker, reply: Any) -> None:
-    """A breaker that opened or closed is worth a line."""
-    if isinstance(reply, Exception):
-        log.error("breaker.broken", extra={"provider": breaker.provider, "error": str(reply)})
-        return
-    change = breaker.read_record(reply)
-    if change is not None:
-        metrics.BREAKER_CHANGES.labels(breaker.provider, change).inc()
-        log.warning("breaker.changed", extra={"provider": breaker.provider, "state": change.value})

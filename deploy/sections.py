@@ -258,6 +258,7 @@ class Sending(Section):
     """The numbers of one send. lease_s: how long a claim holds; margin_s: what must be left of it after a call.
 
     bulk_share: the part of a provider's rate that bulk may use. retry_share: retries among a provider's sends.
+    standby_share: what a channel's second provider gets while the first is well too.
     tries: calls of one delivery that count; retry_base_s, retry_cap_s: the longest wait after the first failure, and
     after any. in_flight: deliveries a worker handles at the same time, per lane. sms_segments_max: an SMS is never
     shortened; one that fills more segments fails.
@@ -268,6 +269,7 @@ class Sending(Section):
     margin_s: Seconds = 5.0
     bulk_share: Share = 0.7
     retry_share: Share = 0.1
+    standby_share: float = Field(default=0.05, ge=0, lt=0.5)
     tries: int = Field(default=8, ge=1, le=20)
     retry_base_s: Seconds = 1.0
     retry_cap_s: Seconds = 300.0

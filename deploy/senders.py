@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from consumers import calling
-from consumers.breaker import Breaker, BreakerOptions, Gate
+from consumers.breaker import Breaker, BreakerOptions
 from consumers.caps import CapRules, RedisCaps
 from consumers.claims import ClaimOptions, RedisClaims
 from consumers.controls import Controls
@@ -30,9 +30,11 @@ from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
 from consumers.spend import Purse, Spend
 from consumers.spend_watch import SpendWatch
+from consumers.throttles import Throttle
 from deploy import budgets, sections
 from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
 from deploy.ground import Ground
+from deploy.provider_rates import INAPP, providers_of, rate_of, standby_share
 from deploy.settings import Settings
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
@@ -48,9 +50,7 @@ SETTLE_FAST_S, SETTLE_BULK_S = 0.003, 0.025
 """How long a settled call waits for others to share its round trip: for latency, for throughput."""
 PLACES_FAST_S, PLACES_BULK_S = 0.004, 0.02
 """How long a free place at a busy provider waits for others to share the round trip of their claims, likewise."""
-INAPP = "inapp"
-INAPP_RATE = Rate(5_000.0, 1_000)
-"""The inbox is our own: its pace only keeps one campaign from taking all of Redis."""
+INAPP_PLACES = 256
 
 
 def configured(ground: Ground, name: str, publisher: Publisher) -> Provider:
@@ -192,57 +192,19 @@ def _inquiries(ground: Ground, name: str, given: sections.Provider) -> Inquiries
     return Inquiries(name, api, pocket, ground.clock)
 
 
-def providers_of(settings: Settings, channel: Channel) -> tuple[str, ...]:
-    """The channel's providers in order; the inbox is our own."""
-    if channel is Channel.INAPP:
-        return (INAPP,)
-    return next((used.providers for name, used in settings.channels.items() if name == channel.value), ())
-
-
-def rate_of(settings: Settings, name: str) -> Rate:
-    """What a provider lets through."""
-    if name == INAPP:
-        return INAPP_RATE
-    return Rate(settings.providers[name].rate_per_s, settings.providers[name].burst)
-
-
-class ProviderRates:
-    """How much a channel's usable providers let through now: what dispatch may aim at."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._settings = ground.settings
-        self._clock = ground.clock
-        self._trips = ground.trips("breakers")
-        self._breakers = {name: Breaker(name, BreakerOptions()) for name in (INAPP, *ground.settings.providers)}
-
-    async def usable(self, channel: Channel) -> float:
-        """Sends per second of the first provider whose breaker is not open, one to be avoided last; 0 for none."""
-        names = providers_of(self._settings, channel)
-        trip = self._trips.begin()
-        for name in names:
-            self._breakers[name].ask(trip)
-        now_ms = self._clock.now_ms()
-        replies = zip(names, await trip.execute(), strict=True)
-        states = [(name, self._breakers[name].read(reply, now_ms)) for name, reply in replies]
-        for name, state in sorted(states, key=lambda one: one[1].is_avoided):
-            if state.gate is not Gate.OPEN:
-                return rate_of(self._settings, name).per_s
-        return 0.0
-
-
 def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) -> Seat:
     name = provider.name
     options = LimitOptions(reserved=1 - ground.settings.sending.bulk_share)
     pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
-    return Seat(provider, Breaker(name, BreakerOptions()), pocket)
+    places = INAPP_PLACES if name == INAPP else ground.settings.providers[name].concurrency
+    return Seat(provider, Breaker(name, BreakerOptions()), Throttle(name), pocket, places)
 
 
 def _options(settings: Settings, channel: Channel, priority: Priority) -> WorkerOptions:
     sending = settings.sending
-    at_once = [settings.providers[name].concurrency for name in providers_of(settings, channel) if name != INAPP]
     return WorkerOptions(
         in_flight=sending.in_flight,
-        calls_at_once=max(at_once, default=256),
+        standby_share=standby_share(settings, channel),
         lease_s=sending.lease_s,
         deadline_s=sending.deadline_s,
         lease_margin_s=sending.margin_s,

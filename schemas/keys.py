@@ -438,6 +438,11 @@ def redis_bucket(provider: str) -> str:
     return f"rate:{{{encoded(provider)}}}"
 
 
+def redis_throttles(provider: str) -> str:
+    """Hash: whom or what a provider wants to be left alone with -> until when."""
+    return f"throttles:{{{encoded(provider)}}}"
+
+
 def redis_breaker(provider: str) -> str:
     return f"breaker:{{{encoded(provider)}}}"
 

@@ -96,6 +96,9 @@ LOOKALIKES = _counter(
 RENDER_FAILURES = _counter("render_failures", "Templates that failed for one delivery", "template")
 BREAKER = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "provider")
 BREAKER_CHANGES = _counter("breaker_changes", "State changes of a breaker", "provider", "state")
+THROTTLES = _counter(
+    "throttles", "Calls that a provider refused as too many, by what was too much", "provider", "scope"
+)
 TOKENS = _counter("tokens_taken", "Tokens taken from a provider's shared bucket", "provider", "priority")
 TOKENS_RETURNED = _counter("tokens_expired", "Tokens that were not used within their life", "provider", "priority")
 THROTTLED = _counter("throttled_waits", "Deliveries deferred because no token was left", "provider", "priority")

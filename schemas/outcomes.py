@@ -24,13 +24,23 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Scope(StrEnum):
+    """What a throttled call was one too many for: all we send there, the sender's number, or whom it went to."""
+
+    LANE = "lane"
+    SENDER = "sender"
+    RECIPIENT = "recipient"
+    DOMAIN = "domain"
+
+
 class Outcome(NamedTuple):
     """One answer. provider_id: the provider's message id; retry_after_ms: its own wish, already clamped.
 
-    detail is at most 200 characters, for people; it never holds a body, an address or a token.
+    scope: of a THROTTLE. detail is at most 200 characters, for people; it never holds a body, an address or a token.
     """
 
     kind: Kind
     provider_id: str = ""
     detail: str = ""
     retry_after_ms: int | None = None
+    scope: Scope = Scope.LANE

@@ -8,6 +8,9 @@ from schemas.content import Content
 from schemas.messages import Channel
 from schemas.outcomes import Outcome
 
+ALONE_MS = 60_000
+"""How long a recipient, or a mail domain, that a provider wants less of is left alone when it does not say."""
+
 
 class Call(NamedTuple):
     """One delivery, ready to go. to: the normalised address (device token, email, E.164 number, user id for inapp).

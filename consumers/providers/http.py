@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import orjson
 
 from consumers.providers import retry_after
-from consumers.providers.contract import Call
+from consumers.providers.contract import ALONE_MS, Call
 from consumers.providers.http_pool import Answer, HttpPool, PoolOptions
 from consumers.providers.pool import NoAnswer, NotSent
 from schemas.clock import Clock
-from schemas.outcomes import Kind, Outcome
+from schemas.outcomes import Kind, Outcome, Scope
 
 DETAIL_MAX = 200
 NAMED_REFUSALS = {"dead_address": Kind.DEAD_ADDRESS, "suppress": Kind.SUPPRESS, "blocked": Kind.BLOCKED}
@@ -90,7 +90,13 @@ def read_answer(answer: Answer, now_ms: int) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(Kind.DONE, provider_id=str(fields.get("id", ""))[:DETAIL_MAX])
     wait = retry_after.wait_ms(answer.headers.get("retry-after"), now_ms)
-    return Outcome(_refusal(answer.status, fields), detail=f"status {answer.status}", retry_after_ms=wait)
+    kind, detail = _refusal(answer.status, fields), f"status {answer.status}"
+    if kind is not Kind.THROTTLE:
+        return Outcome(kind, detail=detail, retry_after_ms=wait)
+    scope = _scope(fields.get("scope"))
+    if wait is None and scope in (Scope.RECIPIENT, Scope.DOMAIN):
+        wait = ALONE_MS
+    return Outcome(kind, detail=detail, retry_after_ms=wait, scope=scope)
 
 
 def _refusal(status: int, fields: dict[str, object]) -> Kind:
@@ -101,6 +107,11 @@ def _refusal(status: int, fields: dict[str, object]) -> Kind:
     if status in (401, 403) or status < 400:
         return Kind.AUTH_CONFIG  # a redirect is a wrong URL: keep every message, tell a person
     return NAMED_REFUSALS.get(str(fields.get("error", "")), Kind.DROP)
+
+
+def _scope(named: object) -> Scope:
+    """What the call was one too many for; all that we send there, unless the gateway says otherwise."""
+    return Scope(named) if isinstance(named, str) and named in list(Scope) else Scope.LANE
 
 
 def _fields(body: bytes) -> dict[str, object]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from consumers.providers.contract import ALONE_MS
 from consumers.providers.smtp_connection import Reply, Stage
-from schemas.outcomes import Kind, Outcome
+from schemas.outcomes import Kind, Outcome, Scope
 
 ENHANCED = re.compile(r"^([245])\.(\d{1,3})\.(\d{1,3})\b")
 UNKNOWN_MAILBOX = re.compile(r"user|mailbox|recipient|address", re.IGNORECASE)
@@ -22,8 +23,11 @@ def outcome(reply: Reply) -> Outcome:
     found = ENHANCED.match(reply.text)
     detail = ".".join(found.group(2, 3)) if found and int(found[1]) == reply.code // 100 else ""
     kind, wait_ms = _kind(reply, detail)
+    scope = Scope.LANE
+    if kind is Kind.THROTTLE and detail.startswith("7.") and reply.stage in (Stage.RECIPIENT, Stage.CONTENT):
+        scope, wait_ms = Scope.DOMAIN, ALONE_MS  # rate or reputation at the recipient's side, as Gmail and Outlook say
     shown = f"{reply.stage}: {reply.code}" + (f" {reply.code // 100}.{detail}" if detail else "")
-    return Outcome(kind, detail=shown, retry_after_ms=wait_ms)
+    return Outcome(kind, detail=shown, retry_after_ms=wait_ms, scope=scope)
 
 
 def _kind(reply: Reply, detail: str) -> tuple[Kind, int | None]:
@@ -41,6 +45,8 @@ def _temporary(reply: Reply, detail: str) -> tuple[Kind, int | None]:
         return Kind.THROTTLE, None
     if detail.startswith("7.") and (reply.code == 421 or detail != "7.1"):
         return Kind.THROTTLE, None
+    if reply.code == 421 and reply.stage in (Stage.SENDER, Stage.RECIPIENT):
+        return Kind.NOT_PROCESSED, None  # the server closes, and has not seen the message
     if detail in ("2.0", "7.1"):
         return Kind.RETRY, GREYLIST_WAIT_MS
     if detail == "2.2":

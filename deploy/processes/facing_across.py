@@ -10,6 +10,7 @@ from deploy import senders
 from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, GATHER_REPORTS_S, engine, run, telling
 from deploy.ground import Ground
 from deploy.processes import shared
+from deploy.provider_rates import ProviderRates
 from deploy.settings import Settings
 from producers import requests
 from producers.callbacks import http_provider
@@ -147,7 +148,7 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ahead,
             Backlog(reader, ground.trips("backlog"), ground.broker.partitions, ground.clock, tiers),
             grants,
-            senders.ProviderRates(ground).usable,
+            ProviderRates(ground).usable,
             ground.topics,
             {name: tenant.weight for name, tenant in settings.tenants.items()},
             ground.clock,

@@ -8,7 +8,7 @@ from functools import partial
 from consumers.backstage import RedisBackstage
 from consumers.cancellations import RedisCancellations
 from deploy import ground as grounds
-from deploy import senders
+from deploy import provider_rates
 from deploy.engines import FAST_MS
 from deploy.ground import Ground
 from deploy.processes import shared
@@ -99,7 +99,7 @@ def _explaining(ground: Ground, reader: KafkaLogReader) -> explanations.ExplainP
         RedisProfiles(ground.trips("profiles"), ground.epoch),
         History(reader, reader, ground.topics.status, ground.broker.partitions, ground.clock),
         {name: tenant.time_zone for name, tenant in settings.tenants.items()},
-        {channel: senders.providers_of(settings, channel) for channel in Channel},
+        {channel: provider_rates.providers_of(settings, channel) for channel in Channel},
         settings.sending.tries,
     )
 

@@ -17,8 +17,9 @@ DROP_REPLY = "drop_reply"
 class Faults:
     """Faults of one service; every share is of its calls, from 0 to 1.
 
-    answer_ms: how long an answer takes. errors: share by status (SMTP: by reply code after the message).
-    refusals: share by the word of `{"error": word}`, answered 422. rcpt_errors: SMTP, by code, at RCPT.
+    answer_ms: how long an answer takes. errors: share by status (SMTP: by reply after the message, 451 or "451 4.7.0").
+    refusals: share by the word of `{"error": word}`, answered 422. rcpt_errors: SMTP, by reply, at RCPT.
+    scope: goes along with 429, as what it was too much for.
     hang: read and never answered, not sent. drop_reply: sent, and the connection cut instead of an answer.
     retry_after_s goes along with 429 and 503, as seconds or as a date.
     silent: no callback, though the status API tells. callback_ms: how soon it comes; late_ms instead for the share
@@ -35,6 +36,7 @@ class Faults:
     rcpt_errors: Mapping[str, float] = field(default_factory=dict)
     hang: float = 0
     drop_reply: float = 0
+    scope: str = ""
     retry_after_s: int = 0
     retry_after_form: str = "seconds"
     silent: float = 0
@@ -107,6 +109,10 @@ def _checked(name: str, value: Any) -> Any:
     if name == "retry_after_form":
         if value not in ("seconds", "date"):
             raise ValueError('retry_after_form: must be "seconds" or "date"')
+        return value
+    if name == "scope":
+        if value not in ("lane", "sender", "recipient", "domain"):
+            raise ValueError("scope: must be lane, sender, recipient or domain")
         return value
     if not _is_number(value) and not (name == "idempotent" and isinstance(value, bool)):
         raise ValueError(f"{name}: must be a number")

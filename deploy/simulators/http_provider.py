@@ -25,6 +25,7 @@ from deploy.simulators.faults import DROP_REPLY, HANG, Board, Faults
 from deploy.simulators.ledger import Ledger, Message, Service, short_hash
 
 BODY_MAX = 8 << 20
+_SIMULATED = b'{"error":"simulated"}'
 _DONE = b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
@@ -203,7 +204,10 @@ def _refusal(fate: str, faults: Faults, keep_alive: bool) -> bytes:
         return _answer(422, json.dumps({"error": fate}).encode(), keep_alive)
     status = int(fate)
     wait = faults.retry_after(datetime.now(UTC)) if status in (429, 503) else ""
-    return _answer(status, b'{"error":"simulated"}', keep_alive, f"retry-after: {wait}\r\n" if wait else "")
+    body = (
+        b'{"error":"throttled","scope":"%b"}' % faults.scope.encode() if status == 429 and faults.scope else _SIMULATED
+    )
+    return _answer(status, body, keep_alive, f"retry-after: {wait}\r\n" if wait else "")
 
 
 def _answer(status: int, body: bytes, keep_alive: bool, more: str = "") -> bytes:

@@ -175,7 +175,7 @@ class SmtpServer(asyncio.Protocol):
         elif not found or b"@" not in found.group(1):
             self._say("501 5.1.3 bad recipient")
         elif fate := self._board.get(SERVICE).rcpt_fate(short_hash(found.group(1).decode("utf-8", "replace"))):
-            self._say(f"{fate} {fate[0]}.1.1 simulated")
+            self._say(reply(fate, "1.1"))
         else:
             self._recipients.append(found.group(1))
             self._say("250 2.1.5 ok")
@@ -257,8 +257,8 @@ class SmtpServer(asyncio.Protocol):
             self._transport.abort()
             return
         service.end(fate or "250")
-        self._say(f"{fate} {fate[0]}.3.0 simulated" if fate else f"250 2.0.0 taken as {self._ids()}")
-        if fate == "421":
+        self._say(reply(fate, "3.0") if fate else f"250 2.0.0 taken as {self._ids()}")
+        if fate.startswith("421"):
             self._transport.close()
         elif self._buffer:
             self._loop.call_soon(self._work)
@@ -270,6 +270,11 @@ class SmtpServer(asyncio.Protocol):
 
     def _say(self, line: str) -> None:
         self._transport.write(line.encode() + b"\r\n")
+
+
+def reply(fate: str, detail: str) -> str:
+    """A refusal: the code with this detail, unless it comes with one of its own."""
+    return f"{fate} simulated" if " " in fate else f"{fate} {fate[0]}.{detail} simulated"
 
 
 def unstuff(content: bytes) -> bytes:

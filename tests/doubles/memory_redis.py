@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from consumers import breaker, limits
+from consumers import breaker, limits, throttles
 from schemas import keys
 from schemas.clock import Clock
 from schemas.trips import Script
@@ -38,6 +38,7 @@ class MemoryRedis:
         self._ends_ms: dict[Key, int] = {}
         self._scripts: dict[str, Callable[..., Any]] = {
             limits.TAKE.sha: self._take_tokens,
+            throttles.NOTE.sha: self._throttle,
             breaker.RECORD.sha: self._record,
             breaker.PROBE.sha: self._probe,
             grants.TAKE.sha: self._take_grant,
@@ -133,6 +134,8 @@ class MemoryRedis:
         found = self._hash(key)
         workers, others, others_of_kind = self._others(found, worker, kind, now_ms)
         everything, bulk, filled_us = half, half, now_ms * 1000
+        if b"f" in found:
+            rate *= _factor(float(found[b"f"]), int(found[b"ft"]), now_ms * 1000)
         if b"t" in found:
             passed_s = max(0, now_ms * 1000 - int(found[b"t"])) / 1_000_000
             everything = min(half, float(found[b"a"]) + rate * passed_s)
@@ -150,12 +153,13 @@ class MemoryRedis:
                 grant = math.floor(min(wanted, tokens, space))
             else:
                 wait = max(1, math.ceil((least - tokens) / own_rate * 1000))
+                wait += math.ceil((filled_us - now_ms * 1000) / 1000)
                 wait = max(wait, 5) if space < least else wait
         found[b"a"] = b"%.6f" % (everything - grant)
         found[b"b"] = b"%.6f" % (bulk - grant if is_bulk else bulk)
         found[b"t"] = b"%d" % filled_us
         found[b"w:" + worker.encode()] = b"%b %d %d %d" % (kind.encode(), held + grant, now_ms + life, now_ms)
-        self._pexpire(key, 60_000)
+        self._pexpire(key, 60_000 + (filled_us - now_ms * 1000) // 1000)
         return [grant, wait]
 
     def _others(self, found: dict[bytes, bytes], worker: str, kind: str, now_ms: int) -> tuple[int, int, int]:
@@ -174,6 +178,36 @@ class MemoryRedis:
             if its_kind == kind.encode():
                 workers, others_of_kind = workers + 1, others_of_kind + alive
         return workers, others, others_of_kind
+
+    # consumers/throttles_note.lua
+
+    def _throttle(self, bucket: Key, key: Key, slower: int, pause: int, *told: Any) -> int:
+        now_ms, found = self._clock.now_ms(), self._hash(key)
+        slowed = self._slow_down(self._hash(bucket), now_ms * 1000, pause) if slower else 0
+        if slower:
+            filled_us = int(self._hash(bucket)[b"t"])
+            self._pexpire(bucket, 60_000 + max(0, (filled_us - now_ms * 1000) // 1000))
+        if len(found) > 500:
+            for name in [name for name, until in found.items() if int(until) <= now_ms]:
+                del found[name]
+        for scope, ms in zip(told[::2], told[1::2], strict=True):
+            if _bytes(scope) in found or len(found) < 1_000:
+                found[_bytes(scope)] = b"%d" % max(int(found.get(_bytes(scope), 0)), now_ms + ms)
+        if found:
+            self._pexpire(key, 3_700_000)
+        return slowed
+
+    def _slow_down(self, found: dict[bytes, bytes], now_us: int, pause: int) -> int:
+        factor, since_us = float(found.get(b"f", 1)), int(found.get(b"ft", 0))
+        filled_us, slowed = int(found.get(b"t", 0)), 0
+        if now_us >= since_us + 1_000_000:
+            factor = max(0.01, _factor(factor, since_us, now_us) / 2)
+            slowed = math.ceil(factor * 100)
+        if slowed or pause:
+            found |= {b"a": b"0", b"b": b"0"}
+            since_us, filled_us = (max(one, now_us + pause * 1000) for one in (since_us, filled_us))
+        found |= {b"f": b"%.6f" % factor, b"ft": b"%d" % since_us, b"t": b"%d" % filled_us}
+        return slowed
 
     # consumers/breaker_record.lua, breaker_probe.lua
 
@@ -247,6 +281,11 @@ class MemoryRedis:
                     self._set(mark, digest)
                     found[at] = _bytes(digest)
         return found
+
+
+def _factor(factor: float, from_us: int, now_us: int) -> float:
+    """consumers/limits_factor.lua"""
+    return min(1.0, factor + max(0, now_us - from_us) / 1_000_000 * 0.05)
 
 
 def _bytes(value: Any) -> bytes:

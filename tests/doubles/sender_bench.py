@@ -17,10 +17,12 @@ from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
 from consumers.spend import Spend
+from consumers.throttles import Paused, Throttle
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys, stores
 from schemas.messages import CampaignOrder, Channel, Delivery, StatusEvent
+from schemas.outcomes import Outcome
 from schemas.policies import ContentCheck, MessageClass, TemplatePolicy
 from schemas.quiet_hours import QuietHours
 from schemas.records import Answer, Defer, Done, Outgoing, Record
@@ -99,8 +101,8 @@ class FreeTokens:
 class StillBreaker(Breaker):
     """Stands as told; gathers what it is told."""
 
-    def __init__(self) -> None:
-        super().__init__("gateway", BreakerOptions())
+    def __init__(self, provider: str = "gateway") -> None:
+        super().__init__(provider, BreakerOptions())
         self.state = CLOSED
         self.probes = 0
         self.noted: list[tuple[str, bool]] = []
@@ -119,8 +121,35 @@ class StillBreaker(Breaker):
         self.noted.append((str(kind), is_probe))
 
 
+class StillThrottle(Throttle):
+    """Paused as told; gathers what it is told."""
+
+    def __init__(self, provider: str = "gateway") -> None:
+        super().__init__(provider)
+        self.paused: dict[str, int] = {}
+        self.noted: list[tuple[str, str]] = []
+
+    def ask(self, trip: Any) -> None:
+        trip.execute_command(lambda: self.paused)
+
+    def read(self, reply: Any, now_ms: int) -> Paused:
+        return dict(reply)
+
+    def note(self, outcome: Outcome, channel: Channel, address: str) -> None:
+        self.noted.append((str(outcome.kind), str(outcome.scope)))
+
+
+class SecondProvider(Seat):
+    """A seat behind the first one."""
+
+    def __init__(self, name: str = "second") -> None:
+        self.scripted, self.still, self.quiet = ScriptedProvider(name), StillBreaker(name), StillThrottle(name)
+        self.tokens = FreeTokens()
+        super().__init__(self.scripted, self.still, self.quiet, self.tokens, 256)
+
+
 class SenderBench:
-    """Everything around one worker, within reach of a test."""
+    """Everything around one worker, within reach of a test. others: seats behind the first one."""
 
     def __init__(self, folder: Path, **changes: Any) -> None:
         (folder / "welcome").mkdir(exist_ok=True)
@@ -139,6 +168,8 @@ class SenderBench:
         self.provider = ScriptedProvider()
         self.tokens = FreeTokens()
         self.breaker = StillBreaker()
+        self.throttle = StillThrottle()
+        self.others: list[Seat] = []
         self.orders: dict[tuple[str, str], CampaignOrder] = {}
         self.policy = TemplatePolicy(
             "welcome", MessageClass.TRANSACTIONAL, (Channel.SMS,), content_check=ContentCheck.OFF
@@ -161,7 +192,7 @@ class SenderBench:
         policies, served = {"welcome": self.policy}, self.served
         rules = Rules(policies, renderer, self._order, judge.judge, self.quiet, self.cap_rules, served, self.spend)
         return LaneWorker(
-            [Seat(self.provider, self.breaker, self.tokens)],
+            [Seat(self.provider, self.breaker, self.throttle, self.tokens, 256), *self.others],
             known,
             rules,
             IDS,

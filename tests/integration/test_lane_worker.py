@@ -21,6 +21,7 @@ from consumers.lookalikes import RedisLookalikes
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
+from consumers.throttles import Throttle
 from deploy.redis_trips import RedisTrips
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
@@ -76,7 +77,8 @@ class Crew:
             str(seed),
             limits.LimitOptions(),
         )
-        seat = Seat(self.provider, breaker.Breaker(self.provider.name, breaker.BreakerOptions()), pocket)
+        name = self.provider.name
+        seat = Seat(self.provider, breaker.Breaker(name, breaker.BreakerOptions()), Throttle(name), pocket, 256)
         judge = OutcomeJudge(CLOCK, random.Random(seed), RetryBudget())
         quiet, uncapped = QuietHours({}, {}), CapRules({}, {})
         rules = Rules(POLICIES, self.renderer, _running, judge.judge, quiet, uncapped)

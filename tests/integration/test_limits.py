@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from consumers import limits
+from consumers import limits, throttles
 from deploy.redis_trips import RedisTrips
 from schemas import keys
 from schemas.clock import SystemClock
-from schemas.messages import Priority
+from schemas.messages import Channel, Priority
+from schemas.outcomes import Kind, Outcome
 
 RUN_S = 2.5
 
@@ -33,7 +34,7 @@ class Crew:
     def __init__(self, redis: Redis, rate: limits.Rate) -> None:
         self.rate = rate
         self.calls: dict[Priority, list[float]] = {priority: [] for priority in Priority}
-        self._provider = uuid.uuid4().hex
+        self.provider = uuid.uuid4().hex
         self._trips = RedisTrips(redis, "limits")
         self._stop_s = time.monotonic() + RUN_S
         self.asked = 0
@@ -43,7 +44,7 @@ class Crew:
 
     async def _worker(self, name: str, priority: Priority, wanted: int, hold_s: float) -> None:
         options = limits.LimitOptions()
-        pocket = limits.Pocket(self._trips, SystemClock(), self._provider, self.rate, priority, name, options)
+        pocket = limits.Pocket(self._trips, SystemClock(), self.provider, self.rate, priority, name, options)
         while time.monotonic() < self._stop_s:
             tokens = await pocket.take(wanted, wait_s=0.2)
             await asyncio.sleep(hold_s)  # the claim and the rendering in between
@@ -51,6 +52,10 @@ class Crew:
                 if pocket.spend(token):
                     self.calls[priority].append(time.monotonic())
         await pocket.close()
+
+    def between(self, first_s: float, last_s: float) -> int:
+        """Calls of all workers, in steady seconds."""
+        return sum(first_s <= at < last_s for calls in self.calls.values() for at in calls)
 
     def most_in_one_second(self, *priorities: Priority) -> int:
         calls = sorted(at for priority in priorities or Priority for at in self.calls[priority])
@@ -71,6 +76,41 @@ async def test_bulk_alone_never_takes_the_part_reserved_for_transactional(redis:
     await crew.work(8, Priority.BULK, wanted=200)
     assert crew.most_in_one_second() <= 0.7 * (1000 + 100)
     assert len(crew.calls[Priority.BULK]) >= 0.9 * 0.7 * 1000 * RUN_S
+
+
+async def test_told_that_it_is_too_much_all_workers_slow_down_at_once_and_come_back_step_by_step(redis: Redis) -> None:
+    """One worker hears of it; what each of them may still hold dies within its 200 ms."""
+    crew = Crew(redis, limits.Rate(per_s=300, burst=30))
+    told_s = 0.0
+
+    async def one_hears() -> None:
+        nonlocal told_s
+        await asyncio.sleep(1.0)
+        await slow_down(RedisTrips(redis, "limits"), crew.provider)
+        told_s = time.monotonic()
+
+    await asyncio.gather(crew.work(24, Priority.TRANSACTIONAL, wanted=3), one_hears())
+    assert crew.between(told_s - 0.8, told_s) >= 0.8 * 300 * 0.8
+    after = crew.between(told_s + 0.2, told_s + 1.2)
+    assert after <= 300 * (0.5 + 0.05 * 1.2) + 15, "half of the rate, and a twentieth more with each second"
+    assert after >= 0.5 * 300 * 0.8
+
+
+async def test_told_to_wait_no_worker_calls_until_then(redis: Redis) -> None:
+    crew = Crew(redis, limits.Rate(per_s=300, burst=30))
+    await slow_down(RedisTrips(redis, "limits"), crew.provider, wait_ms=1_500)
+    told_s = time.monotonic()
+    await crew.work(8, Priority.BULK, wanted=20)
+    assert crew.between(told_s, told_s + 1.4) == 0
+    assert crew.between(told_s + 1.4, told_s + RUN_S) > 0
+
+
+async def slow_down(trips: RedisTrips, provider: str, wait_ms: int | None = None) -> None:
+    """As a worker does whose call was throttled."""
+    throttle, trip = throttles.Throttle(provider), trips.begin()
+    throttle.note(Outcome(Kind.THROTTLE, retry_after_ms=wait_ms), Channel.PUSH, "token-1")
+    throttle.ask_record(trip)
+    await trip.execute()
 
 
 def pockets(redis: Redis, rate: limits.Rate, provider: str, priority: Priority, count: int) -> list[limits.Pocket]:

@@ -22,6 +22,7 @@ from consumers.loop.outbox import OutboxOptions, Park
 from consumers.progress import ProgressWriter
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
+from consumers.throttles import Throttle
 from producers import requests
 from producers.callbacks import http_provider
 from retry_topics import forwarder
@@ -295,7 +296,6 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(), LADDER)
     options = WorkerOptions(
         in_flight=100,
-        calls_at_once=20,
         lease_s=LEASE_S,
         deadline_s=DEADLINE_S,
         lease_margin_s=MARGIN_S,
@@ -304,7 +304,7 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
         ladder=LADDER,
     )
     return LaneWorker(
-        [Seat(Client(vendor), Breaker(vendor.name, BREAKER), pocket)],
+        [Seat(Client(vendor), Breaker(vendor.name, BREAKER), Throttle(vendor.name), pocket, 20)],
         stores,
         Rules(POLICIES, site.renderer, controls.order, judge.judge, site.quiet, CAP_RULES),
         IDS,
@@ -383,7 +383,7 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
 
 
 async def _usable(ground: Ground, channel: Channel) -> float:
-    """As `deploy.senders.ProviderRates`: what the channel's provider lets through; 0 while its breaker is open."""
+    """As `deploy.provider_rates.ProviderRates`: what the channel's provider lets through; 0 while it is open."""
     if channel not in PROVIDERS:
         return 0.0
     vendor = ground.site.vendors[channel]

@@ -11,9 +11,9 @@ from schemas import metrics
 @pytest.mark.parametrize(
     ("reply", "gate", "shown"),
     [
-        ((None, None, None), Gate.CLOSED, 0),
-        ((b"open", b"900", b"failures"), Gate.HALF_OPEN, 1),
-        ((b"open", b"1500", b"failures"), Gate.OPEN, 2),
+        ((None, None, None, None), Gate.CLOSED, 0),
+        ((b"open", b"900", b"failures", None), Gate.HALF_OPEN, 1),
+        ((b"open", b"1500", b"failures", None), Gate.OPEN, 2),
     ],
 )
 def test_the_state_that_a_worker_acts_on_is_the_one_that_dashboards_show(

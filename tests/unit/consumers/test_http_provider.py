@@ -6,7 +6,7 @@ import pytest
 
 from consumers.providers import http, retry_after
 from consumers.providers.http_pool import Answer
-from schemas.outcomes import Kind
+from schemas.outcomes import Kind, Scope
 
 NOW_MS = 1_793_000_000_000
 
@@ -33,6 +33,24 @@ NOW_MS = 1_793_000_000_000
 )
 def test_each_answer_has_one_meaning(status: int, body: bytes, kind: Kind) -> None:
     assert http.read_answer(Answer(status, {}, body), NOW_MS).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("body", "scope", "wait_ms"),
+    [
+        (b'{"error": "throttled", "scope": "recipient"}', Scope.RECIPIENT, 60_000),
+        (b'{"error": "throttled", "scope": "domain"}', Scope.DOMAIN, 60_000),
+        (b'{"error": "throttled", "scope": "sender"}', Scope.SENDER, None),
+        (b'{"error": "throttled", "scope": "planet"}', Scope.LANE, None),
+        (b'{"scope": ["recipient"]}', Scope.LANE, None),
+        (b"", Scope.LANE, None),
+    ],
+)
+def test_a_gateway_may_say_what_was_too_much(body: bytes, scope: Scope, wait_ms: int | None) -> None:
+    found = http.read_answer(Answer(429, {}, body), NOW_MS)
+    assert (found.kind, found.scope, found.retry_after_ms) == (Kind.THROTTLE, scope, wait_ms)
+    told = http.read_answer(Answer(429, {"retry-after": "7"}, body), NOW_MS)
+    assert told.retry_after_ms == 7_000
 
 
 def test_the_gateways_message_id_is_kept() -> None:

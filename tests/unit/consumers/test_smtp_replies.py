@@ -6,7 +6,7 @@ import pytest
 
 from consumers.providers import smtp_replies
 from consumers.providers.smtp_connection import Reply, Stage
-from schemas.outcomes import Kind
+from schemas.outcomes import Kind, Scope
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,31 @@ from schemas.outcomes import Kind
         (Stage.SENDER, 421, "4.7.28 rate limited", Kind.THROTTLE),
         (Stage.CONTENT, 454, "Throttling failure: maximum sending rate exceeded", Kind.THROTTLE),
         (Stage.CONTENT, 421, "closing", Kind.RETRY),
+        (Stage.RECIPIENT, 421, "4.3.2 closing", Kind.NOT_PROCESSED),
+        (Stage.RECIPIENT, 451, "4.7.0 too much mail", Kind.THROTTLE),
         (Stage.CONTENT, 550, "4.2.2 contradicts itself: unknown mailbox", Kind.BLOCKED),
         (Stage.CONTENT, 502, "command not implemented", Kind.DROP),
     ],
 )
 def test_each_reply_has_one_meaning(stage: Stage, code: int, text: str, kind: Kind) -> None:
     assert smtp_replies.outcome(Reply(code, text, stage)).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "text", "scope"),
+    [
+        (Stage.RECIPIENT, 451, "4.7.0 too much mail for this domain", Scope.DOMAIN),
+        (Stage.CONTENT, 421, "4.7.28 unusual rate of mail", Scope.DOMAIN),
+        (Stage.SENDER, 421, "4.7.28 too much from this account", Scope.LANE),
+        (Stage.CONTENT, 454, "Throttling failure: maximum sending rate exceeded", Scope.LANE),
+    ],
+)
+def test_too_much_for_a_domain_is_told_from_too_much_for_the_account(
+    stage: Stage, code: int, text: str, scope: Scope
+) -> None:
+    found = smtp_replies.outcome(Reply(code, text, stage))
+    assert (found.kind, found.scope) == (Kind.THROTTLE, scope)
+    assert (found.retry_after_ms == 60_000) is (scope is Scope.DOMAIN)
 
 
 def test_greylisting_waits_for_minutes() -> None:

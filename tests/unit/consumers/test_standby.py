@@ -1,0 +1,197 @@
+"""Which of two providers a delivery goes to, and what it waits for when it may go to neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumers.breaker import CLOSED, Gate, State
+from consumers.throttles import LANE
+from schemas import keys, stores
+from schemas.messages import Delivery
+from schemas.outcomes import Kind, Outcome
+from tests.doubles import deliveries
+from tests.doubles.sender_bench import SecondProvider, SenderBench, deferred_ms, done, events, next_delivery, shown
+
+DOWN = State(Gate.OPEN, 20_000)
+TOLD = Outcome(Kind.UNKNOWN, detail="no answer")
+
+
+@pytest.fixture
+def second() -> SecondProvider:
+    return SecondProvider()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, second: SecondProvider) -> SenderBench:
+    made = SenderBench(tmp_path)
+    made.others = [second]
+    return made
+
+
+def many(count: int, **changes: Any) -> list[Delivery]:
+    return [deliveries.single(event_id=f"e{number}", **changes) for number in range(count)]
+
+
+def calls(bench: SenderBench, second: SecondProvider) -> tuple[int, int]:
+    return len(bench.provider.calls), len(second.scripted.calls)
+
+
+async def test_while_both_are_well_a_twentieth_goes_to_the_second(bench: SenderBench, second: SecondProvider) -> None:
+    answers = await bench.send(*many(1_000))
+    assert {told for answer in answers for told in shown(answer)} == {("sent", "")}
+    first, standby = calls(bench, second)
+    assert first + standby == 1_000 and 30 <= standby <= 75
+    assert bench.tokens.spent == first and second.tokens.spent == standby, "each at the rate of its own provider"
+    providers = [events(answer)[0].provider for answer in answers]
+    assert providers.count("second") == standby, "the status names who sent it"
+
+
+async def test_the_same_delivery_goes_to_the_same_provider_whoever_sends_it(
+    bench: SenderBench, second: SecondProvider
+) -> None:
+    """Who takes over the call of a dead worker repeats it where the provider knows the key."""
+    await bench.send(*many(300))
+    before = {call.delivery_key for call in second.scripted.calls}
+    bench.claims.entries.clear()
+    await bench.send(*many(300))
+    assert before and {call.delivery_key for call in second.scripted.calls} == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+async def test_the_share_is_a_setting(tmp_path: Path, second: SecondProvider, share: float) -> None:
+    bench = SenderBench(tmp_path, standby_share=share)
+    bench.others = [second]
+    await bench.send(*many(400))
+    assert abs(calls(bench, second)[1] - 400 * share) <= 40
+
+
+@pytest.mark.parametrize("state", [DOWN, State(Gate.OPEN, 60_000, is_hold=True)])
+async def test_when_the_first_is_open_the_second_gets_all(
+    bench: SenderBench, second: SecondProvider, state: State
+) -> None:
+    bench.breaker.state = state
+    answers = await bench.send(*many(20))
+    assert [shown(answer) for answer in answers] == [[("sent", "")]] * 20
+    assert calls(bench, second) == (0, 20)
+
+
+async def test_what_failed_at_the_first_is_tried_at_the_second_when_the_first_is_open_by_then(
+    bench: SenderBench, second: SecondProvider
+) -> None:
+    bench.provider.script = [Outcome(Kind.RETRY, detail="503")]
+    (answer,) = await bench.send(deliveries.single())
+    bench.breaker.state = DOWN
+    (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+    assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 1)
+
+
+async def test_one_that_delivers_too_little_is_used_only_where_no_other_is_well(
+    bench: SenderBench, second: SecondProvider
+) -> None:
+    bench.breaker.state = State(Gate.CLOSED, is_avoided=True)
+    await bench.send(*many(20))
+    assert calls(bench, second) == (0, 20)
+    second.still.state = DOWN
+    (answer,) = await bench.send(deliveries.single(event_id="last"))
+    assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 20)
+
+
+async def test_a_sick_standby_gets_nothing(bench: SenderBench, second: SecondProvider) -> None:
+    second.still.state = DOWN
+    answers = await bench.send(*many(200))
+    assert calls(bench, second) == (200, 0) and {shown(answer)[0] for answer in answers} == {("sent", "")}
+
+
+async def test_a_provider_that_may_be_back_is_tested_though_another_one_is_well(
+    bench: SenderBench, second: SecondProvider
+) -> None:
+    """Else what failed over would never come back."""
+    bench.breaker.state, bench.breaker.probes = State(Gate.HALF_OPEN), 3
+    answers = await bench.send(*many(20))
+    assert calls(bench, second) == (3, 17) and {shown(answer)[0] for answer in answers} == {("sent", "")}
+    assert bench.breaker.noted == [("done", True)] * 3
+    assert second.still.noted == [("done", False)] * 17
+
+
+async def test_when_both_are_open_all_wait_for_whichever_may_be_back_first(
+    bench: SenderBench, second: SecondProvider
+) -> None:
+    bench.breaker.state, second.still.state = State(Gate.OPEN, 40_000), State(Gate.OPEN, 9_000)
+    (answer,) = await bench.send(deliveries.single())
+    assert shown(answer) == [("retrying", "provider_down")]
+    assert events(answer)[0].until_ms == bench.clock.now_ms() + 9_000
+
+
+async def test_a_breaker_that_a_person_opened_is_looked_at_again_within_a_minute(bench: SenderBench) -> None:
+    bench.others, bench.breaker.state = [], State(Gate.OPEN, 2**40)
+    (answer,) = await bench.send(deliveries.single())
+    assert events(answer)[0].until_ms == bench.clock.now_ms() + 60_000
+
+
+class TestCallsInDoubt:
+    async def in_doubt(self, bench: SenderBench) -> Delivery:
+        bench.provider.script = [TOLD]
+        (answer,) = await bench.send(deliveries.single())
+        later = next_delivery(done(answer).publish[0])
+        assert (later.doubted_at, later.doubted_at_ms) == ("gateway", bench.clock.now_ms())
+        return later
+
+    async def test_is_repeated_where_it_was_made_though_another_provider_is_well(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        later = await self.in_doubt(bench)
+        bench.breaker.state = DOWN
+        (answer,) = await bench.send(later)
+        assert shown(answer) == [("retrying", "provider_down")] and calls(bench, second) == (1, 0)
+        again = next_delivery(done(answer).publish[0])
+        assert (again.doubted_at, again.doubted_at_ms) == (later.doubted_at, later.doubted_at_ms)
+        bench.breaker.state = CLOSED
+        (answer,) = await bench.send(again)
+        assert shown(answer) == [("sent", "")] and calls(bench, second) == (2, 0)
+        assert len({call.delivery_key for call in bench.provider.calls}) == 1, "the provider can tell the repeat"
+
+    async def test_but_not_for_longer_than_ten_minutes(self, bench: SenderBench, second: SecondProvider) -> None:
+        later = await self.in_doubt(bench)
+        bench.breaker.state = DOWN
+        bench.clock.advance(600_001)
+        (answer,) = await bench.send(later)
+        assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 1)
+
+    async def test_nor_at_a_provider_that_is_no_longer_ours(self, bench: SenderBench) -> None:
+        (answer,) = await bench.send(deliveries.single(doubted_at="gone", doubted_at_ms=bench.clock.now_ms()))
+        assert shown(answer) == [("sent", "")]
+
+    async def test_it_is_the_first_to_test_whether_its_provider_is_back(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        other = deliveries.single(event_id="e2", doubted_at="second", doubted_at_ms=bench.clock.now_ms())
+        bench.breaker.state, bench.breaker.probes = State(Gate.HALF_OPEN), 3
+        (answer,) = await bench.send(other)
+        assert shown(answer) == [("sent", "")] and calls(bench, second) == (0, 1), "a probe of its own provider only"
+
+
+class TestThrottles:
+    async def test_a_long_pause_of_the_first_is_not_waited_for_where_there_is_a_second(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        bench.throttle.paused = {LANE: 30_000}
+        await bench.send(*many(5))
+        assert calls(bench, second) == (0, 5)
+
+    async def test_without_a_second_it_is_waited_for_outside_the_lane(self, bench: SenderBench) -> None:
+        bench.others, bench.throttle.paused = [], {LANE: 30_000}
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("retrying", "provider_throttled")]
+        assert next_delivery(done(answer).publish[0]).tries == 0
+
+    async def test_one_recipient_waits_and_the_others_are_sent(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        bench.throttle.paused = {f"r:{keys.address_hash('sms', '+4930123456')}": 4_000}
+        bench.people.write("7", stores.Profile(1, phone="+49302"))
+        waits, sent = await bench.send(deliveries.single(), deliveries.single("7", event_id="e2"))
+        assert deferred_ms(waits, bench.clock) == 4_000
+        assert shown(sent) == [("sent", "")] and calls(bench, second)[0] == 1

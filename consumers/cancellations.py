@@ -39,10 +39,12 @@ class RedisCancellations:
         def ask(trip: Trip) -> None:
             for suffix in suffixes:
                 trip.execute_command("GET", keys.redis_claim(tenant, user_id, f"{intent}:{suffix}"))
+                trip.execute_command("GET", keys.redis_digest(tenant, user_id, intent, suffix.partition("/")[0]))
 
+        replies = await asked(self._trips, ask)
         return [
-            (suffix, _stoppable(None if raw is None else unpacked_entry(raw)))
-            for suffix, raw in zip(suffixes, await asked(self._trips, ask), strict=True)
+            (suffix, _stoppable(None if raw is None else unpacked_entry(raw), digest))
+            for suffix, raw, digest in zip(suffixes, replies[::2], replies[1::2], strict=True)
             if raw is not None or suffix in planned
         ]
 
@@ -56,8 +58,12 @@ def planned_suffixes(plan: bytes) -> tuple[list[str], list[str]]:
     return sent_out, [keys.delivery_suffix(Channel(channel)) for channel in fallback]
 
 
-def _stoppable(entry: Entry | None) -> str:
-    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped."""
+def _stoppable(entry: Entry | None, digest: bytes | None) -> str:
+    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped. So does
+    what is in a digest: it goes out with that.
+    """
+    if digest is not None and digest != keys.IN_NO_DIGEST:
+        return "sending"
     if entry is None or entry.given_back or entry.verdict in (VerdictClass.WAITING, VerdictClass.ENDED):
         return "waiting"
     return "sent" if entry.verdict is VerdictClass.SENT else "sending"

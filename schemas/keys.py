@@ -380,7 +380,7 @@ def redis_cancel(tenant: str, user_id: str, intent: str) -> str:
 
 
 def redis_digest(tenant: str, user_id: str, intent: str, channel: str) -> str:
-    """In which digest this notification went out on this channel."""
+    """In which digest this notification went out on this channel, or that it went out as itself (IN_NO_DIGEST)."""
     return f"dg:{{{user_key(tenant, user_id)}}}:{_short(f'{intent}:{channel}')}"
 
 
@@ -483,6 +483,8 @@ def redis_owner(group: str, partition: int) -> str:
     return f"owner:status:{{{group}}}:{partition}"
 
 
+IN_NO_DIGEST = b"alone"
+"""Found under `redis_digest`."""
 REDIS_EPOCH = "epoch"
 """Holds the Redis run_id for which the rebuild from the log is complete."""
 REDIS_REBUILD = "rebuild:{epoch}"

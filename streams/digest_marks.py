@@ -16,7 +16,7 @@ from schemas.trips import Epoch, Trip, Trips, script_beside, trusted
 MARK = script_beside(__file__, "digest_marks.lua")
 KEPT_S = 86_400
 """As long as the plan of the digest: what comes up again later asks the rows."""
-ALONE = "alone"
+ALONE = keys.IN_NO_DIGEST.decode()
 """Nobody else was in its window: it goes out as itself."""
 CANCELLED = "-"
 WAITS = ""

@@ -422,3 +422,13 @@ class TestCancellations:
         push = keys.delivery_suffix(Channel.PUSH, "phone")
         assert await self.cancel(redis, user_id, intent) == [("sms", "sent"), (push, "waiting")]
         assert (await take(bench, sms._replace(claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK
+
+    async def test_what_is_in_a_digest_is_not_stopped_any_more_and_who_went_alone_is(self, redis: Redis) -> None:
+        user_id, intent = uuid.uuid4().hex, keys.single_intent("default", "order-1")
+        plan = planning.pack(
+            Plan((Part(Channel.SMS), Part(Channel.EMAIL))), keys.single_address(deliveries.EPOCH, 3, 35)
+        )
+        await redis.set(keys.redis_plan("default", user_id, intent), plan)
+        await redis.set(keys.redis_digest("default", user_id, intent, "sms"), b"digest/1 n2")
+        await redis.set(keys.redis_digest("default", user_id, intent, "email"), keys.IN_NO_DIGEST)
+        assert await self.cancel(redis, user_id, intent) == [("sms", "sending"), ("email", "waiting")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.teeth import facing_across, facing_in, facing_out, ground, held, later, local_times, pace, steering
+from tests.teeth import facing_across, facing_in, facing_out, ground, held, later, local_times, nights, pace, steering
 from tests.teeth.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
@@ -13,6 +13,7 @@ PATCHES: tuple[Patch, ...] = (
     *held.PATCHES,
     *later.PATCHES,
     *local_times.PATCHES,
+    *nights.PATCHES,
     *pace.PATCHES,
     *steering.PATCHES,
 )

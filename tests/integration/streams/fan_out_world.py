@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from redis.asyncio import Redis
@@ -11,7 +11,7 @@ from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
 from schemas.messages import Channel, Delivery, Held, StatusBatch, StatusEvent
-from schemas.policies import MessageClass, TemplatePolicy
+from schemas.policies import MessageClass, QuietWindow, TemplatePolicy
 from schemas.quiet_hours import QuietHours
 from schemas.stores import SlotView
 from schemas.topics import Topics
@@ -40,14 +40,14 @@ class Rows:
 
 
 class World:
-    def __init__(self, redis: Redis, epoch: Epoch) -> None:
+    def __init__(self, redis: Redis, epoch: Epoch, nights: Mapping[str, QuietWindow]) -> None:
         self.redis = redis
         self.log = MemoryLog()
         self.clock = ManualClock()
         trips = RedisTrips(redis, "fan_out")
         profiles = RedisProfiles(trips, epoch)
         self.rows = Rows()
-        self.quiet = QuietHours({}, ZONES)
+        self.quiet = QuietHours(nights, ZONES)
         self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows, self.quiet)
 
     async def knows(self, user_id: str, email: str, time_zone: str = "") -> None:
@@ -68,11 +68,12 @@ class World:
 
 
 @asynccontextmanager
-async def opened(redis_url: str) -> AsyncIterator[World]:
+async def opened(redis_url: str, nights: Mapping[str, QuietWindow] | None = None) -> AsyncIterator[World]:
+    """nights: the quiet hours of tenants that have any."""
     epoch = Epoch()
     redis = redis_client.connect(redis_url, epoch)
     await redis.flushdb()
     await redis.set(keys.REDIS_EPOCH, epoch.run_id)
-    yield World(redis, epoch)
+    yield World(redis, epoch, nights or {})
     await redis.flushdb()
     await redis.aclose()

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.teeth import facing_across, facing_in, facing_out, ground, held, later, local_times, nights, pace, steering
+from tests.teeth import (
+    facing_across,
+    facing_in,
+    facing_out,
+    ground,
+    held,
+    later,
+    local_times,
+    nights,
+    pace,
+    silence,
+    steering,
+)
 from tests.teeth.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
@@ -15,5 +27,6 @@ PATCHES: tuple[Patch, ...] = (
     *local_times.PATCHES,
     *nights.PATCHES,
     *pace.PATCHES,
+    *silence.PATCHES,
     *steering.PATCHES,
 )

@@ -114,6 +114,9 @@ def test_late_callbacks_do_not_turn_a_status_back(events: list[StatusEvent], exp
         pytest.param([event(E.UNCONFIRMED), event(E.SENT, call=2)], "sent", id="the newest call"),
         pytest.param([event(E.UNCONFIRMED), event(E.DELIVERED)], "delivered", id="a late word"),
         pytest.param(
+            [event(E.UNDELIVERED), event(E.UNCONFIRMED)], "undelivered", id="a word that came before the mark"
+        ),
+        pytest.param(
             [event(E.SENT), event(E.SENT, call=2), event(E.BOUNCED)], "bounced", id="bounced, the repeat undecided"
         ),
         pytest.param([event(E.BOUNCED), event(E.DELIVERED, call=2)], "delivered", id="bounced, but the repeat arrived"),

@@ -136,6 +136,32 @@ async def test_what_came_out_of_hold_with_a_leader_who_died_at_once_comes_out_ag
     assert set((await world.calls(PUSH, map(people.push_key, users))).values()) == {(1, 1)}
 
 
+@pytest.mark.long
+async def test_a_leader_that_died_behind_a_digest_makes_no_second_one_and_leaves_nobody_out(
+    world: World, traps: Traps
+) -> None:
+    """N47."""
+    users = [world.name(f"reader{number}") for number in range(10)]
+    traps.set(DISPATCH, Trap("after_digest"))
+    sent = []
+    async with world.stopped("route-bulk"):
+        for number in range(3):
+            for user in users:
+                wish = {"params": {"by": f"friend{number}"}, "to": people.to_device(user)}
+                sent.append(await world.notify(user, "comments", key=f"{user}-{number}", **wish))
+    dead = await until_sprung(world, traps, DISPATCH)
+    for one in sent:
+        [told] = (await world.until_status(one, "suppressed"))["deliveries"]
+        assert told["reason"] == "in_digest"
+        await world.until_status(told["detail"].removeprefix("in digest "), "delivered")
+    assert await world.running(DISPATCH, besides=dead)
+    await world.until_read("route bulk")
+    await world.until_read("work push.bulk")
+    for user in users:
+        named = [name for message in await world.messages(f"token-{user}") for name in message["text"].split()]
+        assert sorted(named) == ["friend0", "friend1", "friend2"]
+
+
 def test_every_gap_has_its_death() -> None:
     listed = [getattr(one, "values", one) for one in (*IN_THE_API, *ON_THE_ROAD)]
     assert {*ELSEWHERE, *ONE_CALL, *(gap for _, gap, _ in listed)} == set(gaps.AT_STAKE)

@@ -59,6 +59,7 @@ class Crew:
         self.redis = redis
         self.provider = ScriptedProvider(name=uuid.uuid4().hex)
         self.trips = RedisTrips(redis, "send")
+        self.budget = RetryBudget()
 
     def worker(
         self, seed: int, gap: Gap | None = None, rate: limits.Rate = RATE, options: WorkerOptions = OPTIONS
@@ -79,7 +80,7 @@ class Crew:
         )
         name = self.provider.name
         seat = Seat(self.provider, breaker.Breaker(name, breaker.BreakerOptions()), Throttle(name), pocket, 256)
-        judge = OutcomeJudge(CLOCK, random.Random(seed), RetryBudget())
+        judge = OutcomeJudge(CLOCK, random.Random(seed), self.budget)
         quiet, uncapped = QuietHours({}, {}), CapRules({}, {})
         rules = Rules(POLICIES, self.renderer, _running, judge.judge, quiet, uncapped)
         letters = DeadLetters(TOPICS, CLOCK)

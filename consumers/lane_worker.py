@@ -13,11 +13,13 @@ import logging
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 
-from consumers import claims
+from consumers import claims, without_redis
 from consumers.bidding import Bidder
 from consumers.calling import Caller, Gap, Judge
 from consumers.caps import CapRules
 from consumers.guarding import Guards
+from consumers.limits import Token
+from consumers.local_rate import LocalTokens
 from consumers.looking import Looker, Order
 from consumers.render import Renderer
 from consumers.sending import Room, Seat, Sending, Stores, WorkerOptions
@@ -27,6 +29,7 @@ from consumers.standby import Standby
 from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Announcer
+from consumers.without_redis import AwayOptions, WithoutRedis
 from retry_topics.dead_letters import DeadLetters
 from schemas import codec, keys
 from schemas.clock import Clock
@@ -71,7 +74,9 @@ class LaneWorker:
         options: WorkerOptions,
         settle_options: SettleOptions,
         gap: Gap | None = None,
+        alone: Sequence[LocalTokens] = (),
     ) -> None:
+        """alone: for each seat what this worker may send while Redis is away; none: everything waits for it."""
         _check(options)
         self._rules = rules
         self._letters = letters
@@ -80,8 +85,10 @@ class LaneWorker:
         guards = Guards(stores.caps, stores.lookalikes, rules.caps, ids, clock)
         news = [one for seat in seats for one in (seat.breaker, seat.throttle)]
         self._settling = Settling(stores, guards, news, tally, settle_options, gap)
+        local = [without_redis.local(seat, tokens) for seat, tokens in zip(seats, alone, strict=False)]
+        self._away = WithoutRedis(stores, local, rules.policies, clock, AwayOptions(lease_s=options.lease_s))
         self._teller = Teller(
-            Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, options
+            Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, self._away, options
         )
         self._looker = Looker(stores, seats, rules.policies, rules.order, rules.quiet, self._teller, clock)
         standby = Standby(stores.trips, seats, self._teller, clock, options)
@@ -146,20 +153,68 @@ class LaneWorker:
     async def _send(self, batch: list[Sending]) -> None:
         """Steps 2 to 4 for all together; whoever the claim sends back to the checks goes round again."""
         try:
+            if self._away.has_notes():
+                batch = self._unknown(batch)
+                await self._away.catch_up()
             left = batch
             for _ in range(self._options.rechecks):
-                left = await self._bidder.bid(await self._looker.look(left))
+                looked = await self._looker.look(left)
+                self._away.answered(looked.seats)
+                left = await self._bidder.bid(looked)
                 if not left:
                     return
             self._teller.defer(left, self._options.store_pause_ms)
         except StoreDown as error:
             waiting = [sending for sending in batch if sending.is_undecided()]
             log.warning("send.deferred", extra={"deliveries": len(waiting), "error": str(error)})
-            self._teller.defer(waiting, self._options.store_pause_ms)
+            self._go_alone(waiting)
         except Exception as error:
             for sending in batch:
                 if sending.is_undecided():
                     self._teller.failed(sending, error)
+
+    def _unknown(self, batch: Sequence[Sending]) -> list[Sending]:
+        """Without those that were called while Redis was away, in this record or another."""
+        left = []
+        for sending in batch:
+            entry = self._away.known(sending)
+            if entry is None:
+                left.append(sending)
+            elif entry.address != sending.bid.address:
+                self._teller.duplicate(sending, entry)
+            else:
+                self._teller.ignore(sending)
+        return left
+
+    def _go_alone(self, waiting: Sequence[Sending]) -> None:
+        """Who may goes out without Redis; the others wait for it."""
+        chosen = self._away.choose(waiting)
+        if chosen:
+            self._start(self._send_alone(chosen))
+        self._teller.defer([sending for sending in waiting if not sending.is_alone], self._options.store_pause_ms)
+
+    async def _send_alone(self, left: list[Sending]) -> None:
+        """As many as the local rate allows now; the others come again."""
+        seat, options = self._away.seat(), self._options
+        try:
+            while left:
+                places = await seat.places.take(len(left), options.gather_s)
+                tokens: list[Token] = []
+                try:
+                    tokens = await seat.pocket.take(places, options.token_wait_s)
+                finally:
+                    seat.places.give(places - len(tokens))
+                if not tokens:
+                    break
+                for sending, token in zip(left, tokens, strict=False):
+                    sending.token = token
+                    self._away.begin(sending)
+                    self._begin(sending, seat)
+                left = left[len(tokens) :]
+        finally:
+            for sending in left:
+                self._away.let_go(sending)
+            self._teller.defer(left, options.token_pause_ms)
 
     def _begin(self, sending: Sending, seat: Seat) -> None:
         self._start(self._call(sending, seat))

@@ -102,7 +102,7 @@ class Sending:
     is_first: nobody had claimed it at the look. address, locale, zone: where it goes, in which language, and by whose
     clock. lapsed: calls of earlier holders that nobody heard of. claim, lease_until_s (steady): once the claim is ours.
     is_ending: its end without a call is on the way into the claim, or its fallback is asked for. standing: whether
-    another channel has taken its place.
+    another channel has taken its place. is_alone: called without Redis, under a claim that only this process knows of.
     """
 
     record: Record
@@ -126,6 +126,7 @@ class Sending:
     mark: Mark | None = None
     is_ending: bool = False
     standing: Standing = Standing.OPEN
+    is_alone: bool = False
     is_answered: bool = False
     notification_id: str = ""
 

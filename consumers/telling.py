@@ -17,6 +17,7 @@ from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
 from consumers.tally import Tally
 from consumers.verdicts import Announcer, Numbers, Verdict
+from consumers.without_redis import WithoutRedis
 from schemas import keys, metrics, timeline
 from schemas.clock import Clock
 from schemas.errors import Poison
@@ -40,8 +41,10 @@ class Teller:
         ids: keys.Ids,
         clock: Clock,
         tally: Tally,
+        away: WithoutRedis,
         options: WorkerOptions,
     ) -> None:
+        self._away = away
         self._announcer = announcer
         self._settling = settling
         self._ids = ids
@@ -54,6 +57,9 @@ class Teller:
 
         known_ms: for how long the provider said it would take nothing.
         """
+        if sending.is_alone:
+            self._settle_alone(sending, verdict)
+            return
         question = wishes.while_away(sending, verdict.reason, known_ms) if verdict.kind in verdicts.WAITS else None
         if question is None:
             self._settle(sending, verdict, reference)
@@ -96,6 +102,8 @@ class Teller:
 
     def stop(self, sending: Sending, found: Verdict | Wait) -> None:
         """The delivery goes no further now. A claim that is held is settled or given back first."""
+        if sending.is_alone:
+            self._away.let_go(sending)
         if isinstance(found, Verdict):
             if sending.claim is not None and found.kind in verdicts.WAITS:
                 # No call was made: what comes out of the wait asks for the claim by the same number.
@@ -166,6 +174,21 @@ class Teller:
             self.settle(sending, verdict)
         else:  # it may be the claim that is broken
             self._end(sending, verdict)
+
+    def _settle_alone(self, sending: Sending, verdict: Verdict) -> None:
+        """Of a call made without Redis: what goes on is told at once, its claim is written afterwards. An end waits for
+        Redis, as what follows from it is decided there.
+        """
+        goes_on = verdict.kind in verdicts.WAITS or verdict.kind in (EventKind.SENT, EventKind.UNCONFIRMED)
+        if not goes_on:
+            self._away.let_go(sending)
+            sending.is_ending = True
+            self._settle(sending, verdict)
+            return
+        doubted = verdicts.with_doubt(verdict)
+        self._away.called(sending, doubted, self._timeline(sending, verdict))
+        self._count(sending, verdict)
+        self._announce(sending, doubted, sending.delivery.call, b"", None)
 
     def _settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
         self._settling.add(Settlement(sending, verdict, self._timeline(sending, verdict), reference))

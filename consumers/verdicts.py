@@ -167,6 +167,7 @@ class Announcer:
             doubted_at="",
             doubted_at_ms=0,
             released_at_ms=now_ms,
+            snapshot=None,
         )
         topic = self._topics.lane(channel, delivery.priority)
         return Outgoing(topic, record.key, codec.encode(other), _carried(record.headers))

@@ -16,6 +16,7 @@ from consumers.inquiries import Inquiries
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.limits import LEAST_BURST, LimitOptions, Pocket, Rate
+from consumers.local_rate import LocalTokens
 from consumers.lookalikes import RedisLookalikes
 from consumers.loop.handout import HandoutOptions
 from consumers.progress import ProgressWriter
@@ -70,7 +71,14 @@ async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeP
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
     spend = _spend(ground, channel)
     watch = SpendWatch(spend, ground.trips("spend"), ground.clock)
-    worker = await _worker(ground, channel, priority, publisher, make, spend if spend.purses else None)
+    partitions = ground.broker.partitions[ground.topics.lane(channel, priority)]
+
+    def share() -> float:
+        """This worker's part of the lane."""
+        return len(loop.trackers) / partitions
+
+    budgeted = spend if spend.purses else None
+    worker = await _worker(ground, channel, priority, publisher, make, budgeted, None if bulk else share)
     sending = ground.settings.sending
     loop = engine(
         ground,
@@ -106,7 +114,9 @@ async def _worker(
     publisher: Publisher,
     make: MakeProvider,
     spend: Spend | None,
+    share: Callable[[], float] | None,
 ) -> LaneWorker:
+    """share: this worker's part of the lane, for while Redis is away; None: it waits for it."""
     settings = ground.settings
     trips = ground.trips("send")
     made = {name: make(ground, name, publisher) for name in providers_of(settings, channel)}
@@ -150,6 +160,7 @@ async def _worker(
         _options(settings, channel, priority),
         SettleOptions(every_s=SETTLE_BULK_S if priority is Priority.BULK else SETTLE_FAST_S),
         None if ground.gap is None else _waiting(ground.gap),
+        [] if share is None else [_alone(ground, provider.name, share) for provider in made.values()],
     )
 
 
@@ -198,6 +209,13 @@ def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) 
     pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
     places = INAPP_PLACES if name == INAPP else ground.settings.providers[name].concurrency
     return Seat(provider, Breaker(name, BreakerOptions()), Throttle(name), pocket, places)
+
+
+def _alone(ground: Ground, name: str, share: Callable[[], float]) -> LocalTokens:
+    """This worker's part of the slice that bulk never gets, for while Redis is away; channels share it evenly."""
+    rate, channels = rate_of(ground.settings, name), ground.settings.channels.values()
+    slice_ = (1 - ground.settings.sending.bulk_share) / max(1, sum(name in used.providers for used in channels))
+    return LocalTokens(Rate(rate.per_s * slice_, round(rate.burst / 2 * slice_)), share, ground.clock)
 
 
 def _options(settings: Settings, channel: Channel, priority: Priority) -> WorkerOptions:

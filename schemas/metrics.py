@@ -86,6 +86,9 @@ OVER_BUDGET = _counter(
 )
 TAKEOVERS = _counter("takeovers", "Claims taken over from a worker whose lease ran out", "lane")
 POSSIBLE_DUPLICATES = _counter("possible_duplicates", "Calls that may have repeated an earlier one", "channel", "cause")
+CALLS_WITHOUT_REDIS = _counter(
+    "calls_without_redis", "Calls made while Redis was away, by what was known of opt-outs", "channel", "opt_outs"
+)
 LATE_SETTLES = _counter("late_settles", "Verdicts that came after the lease had passed to another worker", "lane")
 CAP_WAITS = _counter(
     "cap_waits", "Deliveries put off because calls under way may use up the user's cap or leave it free", "lane"

@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
-from schemas.errors import Poison, Refused, Transient
+from schemas.errors import Poison, Refused, StoreDown, Transient
 from schemas.gaps import Gap
-from schemas.messages import Channel, EventKind, NotificationRequested, Priority
+from schemas.messages import Channel, EventKind, NotificationRequested, Priority, Snapshot
 from schemas.policies import Policies
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
-from schemas.stores import Profile, Profiles, SlotView, StatusReads
+from schemas.stores import Profile, Profiles, SlotView, StatusReads, Suppressions
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
-from streams import grants, planning, plans, single_records, starts
-from streams.single_records import Single
+from streams import grants, planning, plans, single_records, snapshots, starts
+from streams.single_records import NOTHING, Single
+from streams.snapshots import Snapshots
 from streams.starts import Start
 
 CheckEvent = Callable[[NotificationRequested, int], NotificationRequested]
@@ -62,7 +63,7 @@ class Doors:
     """What `deploy` hands over from other rooms. served: the channels that have a provider; others reach nobody.
 
     zones: tenant -> the time zone of users who have none (UTC for a tenant not named). rows: what became of requests
-    older than claims.
+    older than claims. suppressions: read where a template is sent while Redis is away; None: none of them is.
     """
 
     check_event: CheckEvent
@@ -71,6 +72,11 @@ class Doors:
     rows: StatusReads
     served: Collection[Channel] = planning.ALL_CHANNELS
     zones: Mapping[str, str] = field(default_factory=dict)
+    suppressions: Suppressions | None = None
+
+
+_Addresses = tuple[tuple[str, str], ...]
+"""(channel, address) each."""
 
 
 class _Timed(NamedTuple):
@@ -89,6 +95,7 @@ class _Planned(NamedTuple):
     plan: planning.Plan
     owner: keys.Address
     is_cancelled: bool
+    snapshots: Mapping[str, Snapshot] = NOTHING
 
 
 class Route:
@@ -119,6 +126,7 @@ class Route:
         self._clock = clock
         self._purse = purse
         self._options = options or RouteOptions()
+        self._snapshots = Snapshots(doors.served, clock)
 
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
         """Answers each record. Raises StoreDown when Redis cannot be trusted."""
@@ -130,15 +138,38 @@ class Route:
                 singles.append(taken)
             else:
                 answer(record, taken)
-        timed = await self._timed(singles, answer, now_ms) if singles else []
-        if not timed:
+        planned = await self._planned(singles, answer, now_ms) if singles else []
+        if not planned:
             return
-        planned = await self._plans(timed, now_ms)
         if self._gap is not None:
             self._gap("after_route_plan")
         if self._purse is not None:
             await self._purse.fill(self._wanted(planned, now_ms))
         await self._answer_all(planned, answer, now_ms)
+
+    async def _planned(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> list[_Planned]:
+        """Those to be answered by their plans. Raises StoreDown once what can go without Redis has gone."""
+        left = singles
+        try:
+            timed = await self._timed(singles, answer, now_ms)
+            left = [one.single for one in timed]
+            planned = await self._plans(timed, now_ms) if timed else []
+            self._snapshots.answered()
+            return planned
+        except StoreDown:
+            if self._snapshots.is_away():
+                self._route_alone(left, answer, now_ms)
+            raise
+
+    def _route_alone(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> None:
+        """The plan is not fixed anywhere: if its record is read again, it is planned anew."""
+        for single in singles:
+            if (alone := self._snapshots.alone(single, now_ms)) is not None:
+                metrics.ROUTED.labels(single.policy.priority(single.event.priority)).inc()
+                answer(
+                    single.record,
+                    single_records.in_lanes(self._topics, single, alone.plan, now_ms, alone.snapshots),
+                )
 
     def _take_in(self, record: Record, now_ms: int) -> Single | Answer:
         """The request, or at once what becomes of it when there is nothing to plan."""
@@ -201,18 +232,56 @@ class Route:
         """The plan that holds for each. The cancel flag is read after the plan is there: whoever sets it later finds
         the plan.
         """
-        offered = [planning.pack(self._plan(one), one.single.address) for one in timed]
+        own = [self._plan(one) for one in timed]
+        offered = [planning.pack(plan, one.single.address) for one, plan in zip(timed, own, strict=True)]
+        asked = [
+            _addresses(one, plan) if self._doors.suppressions else () for one, plan in zip(timed, own, strict=True)
+        ]
 
         def ask_plans(trip: Trip) -> None:
             for (single, _, start), packed in zip(timed, offered, strict=True):
                 who = (single.event.tenant, single.event.user_id, single.intent)
                 plans.ask(trip, *who, packed, max(0, start.due_ms - now_ms))
                 trip.execute_command("EXISTS", keys.redis_cancel(*who))
+            self._ask_barred(trip, timed, asked)
 
         replies = await trusted(self._trips, self._epoch, ask_plans)
+        barred = self._barred(asked, replies[2 * len(timed) :])
+        pairs = zip(timed, offered, replies[: 2 * len(timed) : 2], replies[1 : 2 * len(timed) : 2], barred, strict=True)
         return [
-            _Planned(single, start, *planning.unpack(plans.read(held, packed)), bool(flag))
-            for (single, _, start), packed, held, flag in zip(timed, offered, replies[::2], replies[1::2], strict=True)
+            self._fixed(one, planning.unpack(plans.read(held, packed)), bool(flag), causes, now_ms)
+            for one, packed, held, flag, causes in pairs
+        ]
+
+    def _fixed(
+        self,
+        timed: _Timed,
+        found: tuple[planning.Plan, keys.Address],
+        is_cancelled: bool,
+        barred: snapshots.Barred,
+        now_ms: int,
+    ) -> _Planned:
+        """With what it takes along, where its template may be sent without Redis."""
+        plan, owner = found
+        taken = NOTHING
+        if self._doors.suppressions is not None and snapshots.may_go_alone(timed.single):
+            taken = self._snapshots.take(timed.single, timed.profile, plan, barred, now_ms)
+        return _Planned(timed.single, timed.start, plan, owner, is_cancelled, taken)
+
+    def _ask_barred(self, trip: Trip, timed: Sequence[_Timed], asked: Sequence[_Addresses]) -> None:
+        for (single, _, _), addresses in zip(timed, asked, strict=True):
+            for channel, address in addresses:
+                assert self._doors.suppressions is not None
+                self._doors.suppressions.ask(trip, single.event.tenant, channel, address)
+
+    def _barred(self, asked: Sequence[_Addresses], replies: Sequence[Any]) -> list[snapshots.Barred]:
+        """Which of each one's addresses must not be written to."""
+        left = iter(replies)
+        return [
+            frozenset(
+                one for one in addresses if self._doors.suppressions and self._doors.suppressions.read(next(left))
+            )
+            for addresses in asked
         ]
 
     def _plan(self, timed: _Timed) -> planning.Plan:
@@ -261,7 +330,7 @@ class Route:
             return Defer(now_ms + self._options.ask_again_ms)
         metrics.ROUTED.labels(single.policy.priority(event.priority)).inc()
         if is_due:
-            return single_records.in_lanes(self._topics, single, plan, now_ms)
+            return single_records.in_lanes(self._topics, single, plan, now_ms, planned.snapshots)
         return single_records.in_hold(self._topics, single, plan, planned.start, now_ms)
 
     def _may_be_forgotten(self, planned: _Planned, now_ms: int) -> bool:
@@ -281,6 +350,13 @@ class Route:
     def _lanes(self, planned: _Planned) -> list[str]:
         priority = planned.single.policy.priority(planned.single.event.priority)
         return [self._topics.lane(part.channel, priority) for part in planned.plan.parts if not part.reason]
+
+
+def _addresses(timed: _Timed, plan: planning.Plan) -> _Addresses:
+    """Whose suppressions a snapshot needs; none where nothing goes out without Redis."""
+    if not snapshots.may_go_alone(timed.single):
+        return ()
+    return tuple(snapshots.addresses(timed.single, timed.profile, plan))
 
 
 _REFUSALS = {"event_id": ParkReason.NO_KEY, "template": ParkReason.UNKNOWN_TEMPLATE}

@@ -5,12 +5,12 @@ Pure: the same request, plan and time give the same records, under the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from retry_topics import hold
 from schemas import codec, keys, metrics
-from schemas.messages import Delivery, EventKind, Held, NotificationRequested, StatusEvent
+from schemas.messages import Delivery, EventKind, Held, NotificationRequested, Snapshot, StatusEvent
 from schemas.policies import TemplatePolicy
 from schemas.reasons import Reason
 from schemas.records import Done, Headers, Outgoing, Record, RowEvent
@@ -20,6 +20,7 @@ from streams.planning import Plan
 from streams.starts import Start
 
 DUE = "tid-not-before"
+NOTHING: Mapping[str, Snapshot] = {}
 FIRST_HOLDING = 1
 """The hop of what route holds, once it comes out: it was queued nowhere before."""
 
@@ -40,13 +41,18 @@ class Single:
         return tuple(header for header in self.record.headers if header[0] != DUE)
 
 
-def in_lanes(topics: Topics, single: Single, plan: Plan, now_ms: int) -> Done:
-    """It goes out now."""
+def in_lanes(
+    topics: Topics, single: Single, plan: Plan, now_ms: int, snapshots: Mapping[str, Snapshot] = NOTHING
+) -> Done:
+    """It goes out now. snapshots: by delivery suffix, where its template may be sent while Redis is away."""
     key = keys.user_key(single.event.tenant, single.event.user_id).encode()
     outgoing = []
     for delivery in _deliveries(single, plan, now_ms):
         metrics.PLANNED.labels(delivery.channel, delivery.priority).inc()
         lane = topics.lane(delivery.channel, delivery.priority)
+        if snapshots:
+            suffix = keys.delivery_suffix(delivery.channel, delivery.device)
+            delivery = replace(delivery, snapshot=snapshots.get(suffix))
         outgoing.append(Outgoing(lane, key, codec.encode(delivery), single.headers))
     waits = StatusEvent(0, EventKind.QUEUED, now_ms)
     return Done(tuple(outgoing), tuple(_told(single, plan, waits, now_ms)))

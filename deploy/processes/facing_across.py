@@ -210,7 +210,9 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
     letters = DeadLetters(ground.topics, ground.clock)
     profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
     zones = {name: tenant.time_zone for name, tenant in settings.tenants.items()}
-    doors = Doors(check_event, letters.parked, profiles, await shared.reads(ground), shared.served(settings), zones)
+    barred = RedisSuppressions(ground.trips("suppressions"), ground.epoch)
+    rows, served = await shared.reads(ground), shared.served(settings)
+    doors = Doors(check_event, letters.parked, profiles, rows, served, zones, barred)
     handler = Route(
         entries,
         ground.policies,

@@ -1,0 +1,222 @@
+"""Sending while Redis is away, for templates that opted in (`when_redis_is_down = "send"`): without a claim.
+
+A delivery goes where its snapshot says, by a provider and at a rate that this worker can answer for alone. What was
+called is kept in memory; once Redis is back its claims are written, settled, before the lane goes on. Each such call
+counts as a possible duplicate: whether somebody else made it, nobody could look up. An exception to promises 2 and 3
+that the template's owner chose: a login code in time is worth more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from consumers import digests, verdicts
+from consumers.breaker import Gate
+from consumers.claims import Answer, Bid, Entry, Taken, VerdictClass
+from consumers.local_rate import LocalTokens
+from consumers.sending import Health, Seat, Sending, Stores
+from consumers.verdicts import Verdict
+from schemas import metrics, timeline
+from schemas.clock import Clock
+from schemas.messages import Channel, Delivery, Priority
+from schemas.policies import Policies, TemplatePolicy, WhenRedisIsDown
+from schemas.trips import Trip
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 200
+"""Claims written in one round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwayOptions:
+    """after_s: how long Redis must have been away: a moment's trouble is waited out. fresh_ms: nobody goes by an older
+    snapshot. kept: calls whose claims are to be written; with so many everything waits again. lease_s: as of claims.
+    """
+
+    after_s: float = 2.0
+    fresh_ms: int = 300_000
+    kept: int = 10_000
+    lease_s: float = 30.0
+
+
+class _Note(NamedTuple):
+    """A call that no claim knows of. line: for the user's timeline. not_before_s (steady): when to write it."""
+
+    bid: Bid
+    verdict: Verdict
+    line: bytes
+    not_before_s: float = 0.0
+
+
+class WithoutRedis:
+    """seats: the channel's providers in order, each with LocalTokens in place of its pocket."""
+
+    def __init__(
+        self, stores: Stores, seats: Sequence[Seat], policies: Policies, clock: Clock, options: AwayOptions
+    ) -> None:
+        self._stores = stores
+        self._seats = seats
+        self._policies = policies
+        self._clock = clock
+        self._options = options
+        self._away_since_s: float | None = None
+        self._healths: Sequence[Health] = ()
+        self._begun: dict[bytes, Bid] = {}
+        self._notes: dict[bytes, _Note] = {}
+        self._writing = asyncio.Lock()
+
+    def has_notes(self) -> bool:
+        """Whether claims are to be written."""
+        return bool(self._notes)
+
+    def answered(self, healths: Sequence[Health]) -> None:
+        """Redis is there. healths: how the providers are, for when it is not."""
+        self._healths = healths
+        if self._away_since_s is not None:
+            self._away_since_s = None
+            log.warning("redis.back", extra={"claims_to_write": len(self._notes)})
+
+    async def catch_up(self) -> None:
+        """Returns once all claims are written that can be: before anybody looks at one. Raises StoreDown."""
+        if not self._notes:
+            return
+        async with self._writing:
+            now_s = self._clock.steady_s()
+            due = [note for note in self._notes.values() if note.not_before_s <= now_s]
+            for at in range(0, len(due), AT_ONCE):
+                await self._write(due[at : at + AT_ONCE])
+
+    def known(self, sending: Sending) -> Entry | None:
+        """The claim that would be in the way of this record, had it been written; None when nothing is."""
+        key = sending.bid.claim_key
+        note = self._notes.get(key)
+        if note is not None:
+            entry = _entry(note.bid, note.verdict.claim_class)
+            is_later = (sending.bid.generation, sending.bid.record_call) > (entry.generation, entry.record_call)
+            return entry if entry.address != sending.bid.address or not is_later else None
+        return None
+
+    def choose(self, waiting: Sequence[Sending]) -> list[Sending]:
+        """Who goes out without Redis; they are ready to be called when this returns. The others wait for it."""
+        if not self._seats:
+            return []
+        now_s = self._clock.steady_s()
+        if self._away_since_s is None:
+            self._away_since_s = now_s
+            for seat in self._seats:
+                if isinstance(seat.pocket, LocalTokens):
+                    seat.pocket.start_anew()
+        if now_s - self._away_since_s < self._options.after_s:
+            return []
+        return [sending for sending in waiting if self._goes(sending)]
+
+    def seat(self) -> Seat:
+        """The first provider that was well when Redis was last heard of; else the first."""
+        for seat, health in zip(self._seats, self._healths, strict=False):
+            if health.state.gate is Gate.CLOSED:
+                return seat
+        return self._seats[0]
+
+    def begin(self, sending: Sending) -> None:
+        """Just before its call: what a claim would say, which nobody holds."""
+        sending.claim = _entry(sending.bid, VerdictClass.NONE)
+        sending.lease_until_s = self._clock.steady_s() + self._options.lease_s
+
+    def called(self, sending: Sending, verdict: Verdict, line: bytes) -> None:
+        """The call was made, and no claim knows of it yet."""
+        channel, snapshot = sending.delivery.channel, sending.delivery.snapshot
+        metrics.POSSIBLE_DUPLICATES.labels(channel, "redis_away").inc()
+        opt_outs = "unknown" if snapshot is not None and snapshot.is_unchecked else "snapshot"
+        metrics.CALLS_WITHOUT_REDIS.labels(channel, opt_outs).inc()
+        self._begun.pop(sending.bid.claim_key, None)
+        self._notes[sending.bid.claim_key] = _Note(sending.bid, verdict, line)
+
+    def let_go(self, sending: Sending) -> None:
+        """It goes on as any other, as soon as Redis is back."""
+        self._begun.pop(sending.bid.claim_key, None)
+        sending.claim, sending.is_alone = None, False
+
+    def _goes(self, sending: Sending) -> bool:
+        delivery, snapshot = sending.delivery, sending.delivery.snapshot
+        policy = self._policies.get(delivery.template)
+        if snapshot is None or policy is None or not _may(delivery, policy):
+            return False
+        is_fresh = self._clock.now_ms() - snapshot.at_ms < self._options.fresh_ms
+        has_room = len(self._notes) + len(self._begun) < self._options.kept
+        key = sending.bid.claim_key
+        if not is_fresh or not has_room or key in self._begun:
+            return False
+        self._begun[key] = sending.bid
+        sending.policy, sending.is_alone = policy, True
+        sending.address, sending.locale, sending.zone = snapshot.address, snapshot.locale, snapshot.time_zone
+        return True
+
+    async def _write(self, some: Sequence[_Note]) -> None:
+        known = self._stores
+        trip = known.trips.begin()
+        for note in some:
+            known.claims.ask_end(trip, note.bid, note.verdict.claim_class, verdicts.pack(note.verdict))
+        known.epoch.ask(trip)
+        *replies, epoch = await trip.execute()
+        known.epoch.check(epoch)
+        written = [
+            (note, taken) for note, reply in zip(some, replies, strict=True) if (taken := self._written(note, reply))
+        ]
+        await self._mark(written)
+
+    def _written(self, note: _Note, reply: Any) -> Entry | None:
+        """The claim as it is now ours. One that a lost round trip took keeps its lease, and is asked for again then."""
+        if isinstance(reply, Exception):
+            log.error("claim.not_written", extra={"error": str(reply)})
+            self._notes.pop(note.bid.claim_key, None)
+            return None
+        taken: Taken = self._stores.claims.read_end(reply)
+        if taken.answer is Answer.SENDING:
+            later_s = self._clock.steady_s() + self._options.lease_s
+            self._notes[note.bid.claim_key] = note._replace(not_before_s=later_s)
+            return None
+        self._notes.pop(note.bid.claim_key, None)
+        return taken.entry if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER) else None
+
+    async def _mark(self, written: Sequence[tuple[_Note, Entry]]) -> None:
+        """Their verdicts are on the log already."""
+        if not written:
+            return
+        trip = self._stores.trips.begin()
+        for note, entry in written:
+            self._stores.claims.ask_published(trip, note.bid, entry.token)
+            _ask_line(trip, note)
+        await trip.execute()
+        log.warning("claims.written_afterwards", extra={"claims": len(written)})
+
+
+def local(seat: Seat, tokens: LocalTokens) -> Seat:
+    """The same provider, at the rate that a worker may use by itself."""
+    made = Seat(seat.provider, seat.breaker, seat.throttle, tokens, 1)
+    made.places = seat.places
+    return made
+
+
+def _may(delivery: Delivery, policy: TemplatePolicy) -> bool:
+    """The inbox lies in Redis; a digest is gathered there."""
+    is_urgent = delivery.priority is Priority.TRANSACTIONAL and delivery.channel is not Channel.INAPP
+    opted_in = policy.when_redis_is_down is WhenRedisIsDown.SEND
+    return is_urgent and opted_in and not digests.is_gathered(delivery, policy)
+
+
+def _entry(bid: Bid, verdict: VerdictClass) -> Entry:
+    """What the claim would be. It has been published: the log was told at once."""
+    return Entry(verdict, True, False, bid.generation, bid.record_call, 0, 0, b"", bid.address, b"")
+
+
+def _ask_line(trip: Trip, note: _Note) -> None:
+    if note.line:
+        key = note.bid.timeline_key
+        trip.execute_command("LPUSH", key, note.line)
+        trip.execute_command("LTRIM", key, 0, timeline.ENTRIES - 1)
+        trip.execute_command("EXPIRE", key, timeline.KEPT_S)

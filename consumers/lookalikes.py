@@ -54,7 +54,9 @@ class Lookalikes(Protocol):
 
 
 def mark_of(delivery: Delivery, policy: TemplatePolicy, place: bytes) -> Mark | None:
-    """The mark that this delivery leaves; None where nothing looks alike. place: its packed address.
+    """The mark that this delivery leaves; None where nothing looks alike: a digest is the cure for many of a kind.
+
+    place: its packed address.
 
     All deliveries of a notification leave the same one. Digests leave none: they look alike by nature.
     """

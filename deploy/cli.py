@@ -24,6 +24,7 @@ from rich.table import Table
 from deploy import fork_client, logs, roles, running, settings, up
 from schemas.errors import Misconfigured, TidingsError, Transient
 from schemas.gaps import Gap
+from schemas.messages import HoldOrder
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
 route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.")
@@ -31,6 +32,7 @@ streams = typer.Typer(no_args_is_help=True, help="The Faust roles.")
 keys = typer.Typer(no_args_is_help=True, help="API keys.")
 users = typer.Typer(no_args_is_help=True, help="Profiles.")
 campaigns = typer.Typer(no_args_is_help=True, help="How campaigns are, and orders to them, through the API.")
+holds = typer.Typer(no_args_is_help=True, help="What waits in hold, and orders about single deliveries in it.")
 local = typer.Typer(no_args_is_help=True, help="Kafka and Redis on this machine, to develop against.")
 for name, group in (
     ("route", route),
@@ -38,6 +40,7 @@ for name, group in (
     ("keys", keys),
     ("users", users),
     ("campaigns", campaigns),
+    ("holds", holds),
     ("local", local),
 ):
     app.add_typer(group, name=name)
@@ -416,6 +419,71 @@ def _show_campaign(asking: Coroutine[Any, Any, dict[str, Any]], as_json: bool) -
         print(json.dumps(told))
     else:
         out.print(command.sheet(told), highlight=False, markup=False)
+
+
+Notifications = Annotated[list[str] | None, typer.Argument(metavar="[NOTIFICATION]...", show_default=False)]
+HeldFor = Annotated[str, typer.Option("--reason", help="Only what is held for this reason, like lookalike.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
+OfTemplate = Annotated[str, typer.Option("--template", help="Only this template's.")]
+
+
+@holds.command("list")
+def holds_list(
+    config: Config = None,
+    reason: HeldFor = "",
+    tenant: OfTenant = "",
+    template: OfTemplate = "",
+    limit: Annotated[int, typer.Option(min=0, help="How many to list; all are counted.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """What waits in hold, the longest waiting first."""
+    from deploy.commands import holds as command
+
+    found = asyncio.run(command.held(_settings(config), command.Wish(reason, tenant, template)))
+    if as_json:
+        print(json.dumps({"held": [entry.told() for entry in found[:limit]], "counts": command.counts(found)}))
+        return
+    out.print(command.table(found, limit), highlight=False, markup=False)
+    out.print(command.summary(found), highlight=False, markup=False)
+
+
+@holds.command("release")
+def holds_release(
+    notifications: Notifications = None,
+    config: Config = None,
+    reason: HeldFor = "",
+    tenant: OfTenant = "",
+    template: OfTemplate = "",
+    as_json: Json = False,
+) -> None:
+    """Let these go now, or all of a --reason and --template; a look-alike is sent although it is one."""
+    _order_held("release", config, (reason, tenant, template), notifications, as_json)
+
+
+@holds.command("drop")
+def holds_drop(
+    notifications: Notifications = None,
+    config: Config = None,
+    reason: HeldFor = "",
+    tenant: OfTenant = "",
+    template: OfTemplate = "",
+    as_json: Json = False,
+) -> None:
+    """End these unsent (cancelled, dropped_by_operator), or all of a --reason and --template."""
+    _order_held("drop", config, (reason, tenant, template), notifications, as_json)
+
+
+def _order_held(
+    word: str, config: Path | None, meant: tuple[str, str, str], notifications: list[str] | None, as_json: bool
+) -> None:
+    from deploy.commands import holds as command
+
+    wish = command.Wish(*meant, frozenset(notifications or ()))
+    ordered = asyncio.run(command.order(_settings(config), wish, HoldOrder(word)))
+    if as_json:
+        print(json.dumps({"order": word, "held": [entry.told() for entry in ordered]}))
+    else:
+        out.print(f"ordered to {word}: {len(ordered)}; dispatch does it within a second", highlight=False)
 
 
 @local.command("up")

@@ -161,9 +161,7 @@ class Metrics(Section):
 
 
 class Templates(Section):
-    """path: the folder with one folder per template. Their caps and content_check are accepted, without effect in this
-    release.
-    """
+    """path: the folder with one folder per template."""
 
     path: Path = Path("templates")
 
@@ -242,7 +240,6 @@ class Tenant(Section):
     caps: marketing messages that a user may get a day, over all templates.
     quiet_hours: marketing waits for their end, spread over half an hour.
     budget_per_day: money for each channel and day of time_zone; beyond it marketing ends and transactional waits.
-    Accepted, without effect in this release: caps.
     """
 
     time_zone: Zone = "UTC"

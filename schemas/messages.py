@@ -279,6 +279,23 @@ class Held:
     delivery: Delivery | None = None
 
 
+class HoldOrder(StrEnum):
+    """What an operator may want of a delivery in hold."""
+
+    RELEASE = "release"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOrdered:
+    """On `hold.control`, keyed by hold id: what an operator wants of one delivery in hold."""
+
+    tenant: str
+    hold_id: str
+    order: HoldOrder
+    at_ms: int
+
+
 class EventKind(StrEnum):
     """What happened to a slot or one of its deliveries. `schemas/states.py` merges them in any order."""
 
@@ -538,6 +555,7 @@ Message = (
     | ReleasedPage
     | Delivery
     | Held
+    | HoldOrdered
     | StatusBatch
     | DeliveryState
     | CampaignProgress

@@ -148,6 +148,7 @@ HELD_OVERDUE_S = _gauge(
     "How long the most overdue record in hold has been due, by reason; shown by the leader",
     "reason",
 )
+HOLD_ORDERS = _counter("hold_orders", "Operators' orders about single deliveries in hold that were obeyed", "order")
 HELD_LET_GO = _counter("held_let_go", "Records let go from hold, by reason", "reason")
 DIGESTS = _counter("digests", "Digests made of messages that waited for each other", "channel")
 

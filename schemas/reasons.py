@@ -64,6 +64,8 @@ class Reason(StrEnum):
     FELL_BACK = "fell_back"
     # failed: its provider was away for so long that another channel was tried
     PROVIDER_UNAVAILABLE = "provider_unavailable"
+    # cancelled: an operator dropped it from hold
+    DROPPED_BY_OPERATOR = "dropped_by_operator"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

@@ -62,6 +62,7 @@ class Topics:
         self.campaign_control = prefix + "campaign.control"
         self.pages = prefix + "campaign.pages"
         self.hold = prefix + "hold"
+        self.hold_control = prefix + "hold.control"
         self.callbacks = prefix + "provider.callbacks"
         self.status = prefix + "delivery.status"
         self.state = prefix + "notification.state"
@@ -173,6 +174,7 @@ class Topics:
         yield _spec(self.pages, "tenant/campaign:page", "ReleasedPage", _kept(7))
         yield _spec(self.cursor, campaign, "CampaignCursor", _compacted())
         yield _spec(self.hold, "hold id, ends in #hop", "Held", _compacted())
+        yield _spec(self.hold_control, "hold id", "HoldOrdered", _compacted(30))
         yield _spec(self.leader, "none", "LeaderRecord", _compacted(), 1, 1)
 
     def _lane_specs(self) -> Iterator[TopicSpec]:

@@ -11,7 +11,8 @@ move), `fan_out` (a page -> its deliveries), `page_waits` (who of it is due late
 lanes), `lane_records` and `stencil` (their bytes), `page_status` (what their rows are told), `ticks` (a daily word to
 delete old rows), `page_records` (what dispatch writes of a page).
 What waits for long: `holds` (what is held and when it is due), `held_flows` (its turns in the lanes), `held_release`
-(what the leader does with it), `letting_go` (what comes out), `went_before` (what came out long ago), `digest_groups`
+(what the leader does with it), `hold_orders` (what operators order), `letting_go` (what comes out),
+`went_before` (what came out long ago), `digest_groups`
 (who goes out with whom), `digests` (many messages as one), `digest_requests` (what is written of it), `digest_marks`
 (who is in which).
 People: `recipients_route` (the process), `recipients_apply` (records -> Redis), `recipients` (who may be reached),

@@ -107,6 +107,7 @@ class Dispatch:
         views = [
             await self._tails.follow(self._campaigns.topics, self._campaigns.on_record),
             await self._tails.follow(self._held.holds.topics, self._held.holds.on_record),
+            await self._tails.follow(self._held.orders.topics, self._held.orders.on_record),
         ]
         led_epoch: int | None = None
         while not self._stopping.is_set():
@@ -137,6 +138,7 @@ class Dispatch:
         unfinished = list(self._campaigns.unfinished())
         now_ms = self._clock.now_ms()
         self._held.begin(unfinished)
+        await self._held.obey()
         await self._tell(epoch, now_ms)
         running = []
         for campaign, request in unfinished:

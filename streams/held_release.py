@@ -18,6 +18,7 @@ from schemas.topics import Topics
 from streams import page_records
 from streams.campaigns import Campaign, Campaigns, is_stopped
 from streams.held_flows import LetGo
+from streams.hold_orders import Obeying, Orders
 from streams.holds import NEVER_MS, Flow, Part, Thing
 from streams.letting_go import LettingGo, Piece
 from streams.page_records import LOST, End
@@ -42,6 +43,8 @@ class HeldRelease:
         gap: Gap | None = None,
     ) -> None:
         self.holds = letting_go.holds
+        self.orders = Orders(topics)
+        self._obeying = Obeying(self.orders, letting_go, publisher, topics, clock)
         self._campaigns = campaigns
         self._letting_go = letting_go
         self._publisher = publisher
@@ -102,6 +105,10 @@ class HeldRelease:
             outgoing += page_records.ended(self._topics, request, piece.part.page, piece.users(), end, now_ms)
         await self._publisher.publish(outgoing)
         await self._bury(parts)
+
+    async def obey(self) -> None:
+        """Does what operators ordered about single deliveries. Raises Transient."""
+        await self._obeying.obey()
 
     async def drop_leftovers(self) -> None:
         """Parts of campaigns whose every recipient has an outcome tell nothing any more. Raises Transient."""

@@ -159,8 +159,13 @@ class Holds:
         windows = self._groups.due(now_ms, most)
         return [[member for member in window if isinstance(member, Waiting)] for window in windows]
 
+    def waiting(self, hold_id: bytes) -> Waiting | None:
+        """The delivery of this id; None when nothing is held under it, or a part of a page."""
+        thing = self._held.get(hold_id)
+        return thing if isinstance(thing, Waiting) else None
+
     def goes_alone(self, member: Waiting, now_ms: int) -> None:
-        """It waits for no digest any more, and is due."""
+        """It waits for nothing any more, for no digest either: it is due."""
         if self._held.get(member.hold_id) is member:
             self._remove(member.hold_id)
             self._add(member._replace(due_ms=now_ms, gathered=None))

@@ -135,9 +135,13 @@ class LettingGo:
 
 
 def _released(one: Found, now_ms: int) -> Outgoing:
-    """Into its lane. Who waited for others and was alone has waited enough: the digest is of one."""
+    """Into its lane. Who waited for others and was alone has waited enough: the digest is of one.
+
+    A look-alike comes out when an operator said so, or to end: nobody needs to be asked again.
+    """
     gathered = max(1, one.delivery.digest_of) if one.held.reason == Reason.DIGEST else one.delivery.digest_of
     later = replace(one.delivery, hop=one.held.hop, released_at_ms=now_ms, digest_of=gathered)
+    later = replace(later, force=True) if one.held.reason == Reason.LOOKALIKE else later
     key = keys.user_key(later.tenant, later.user_id).encode()
     return Outgoing(one.thing.flow.lane, key, codec.encode(later), one.record.headers)
 

@@ -91,6 +91,7 @@ class CampaignRoad(StatusRoad):
         if tails is None:
             await self.log.follow(campaigns.topics, campaigns.on_record)
             await self.log.follow(held.holds.topics, held.holds.on_record)
+            await self.log.follow(held.orders.topics, held.orders.on_record)
         leads, tails = Leads(epoch), tails or self.log
         return Dispatch(
             campaigns, releases, ahead, grants, leads, tails, self.log, TOPICS, self.clock, ticks, held, digests

@@ -2,7 +2,11 @@
 
 Open, it lets a few probes through after a while; when they succeed it closes, else it waits twice as long.
 A refusal that only a person can mend (credentials, account) opens it at once as a config hold: the provider
-is paused, every message is kept, and a probe a minute notices when it was mended.
+is paused, every message is kept, and a probe a minute notices when it was mended. What a person opened
+(`tidings breaker open`) only a person closes.
+
+A provider that calls many push tokens dead is doubted before they are deleted: a wrong app or environment makes all of
+them look dead. That is a config hold as well.
 """
 
 from __future__ import annotations
@@ -21,16 +25,25 @@ log = logging.getLogger(__name__)
 RECORD = script_beside(__file__, "breaker_record.lua")
 PROBE = script_beside(__file__, "breaker_probe.lua")
 
+NEVER_MS = 2**53
+"""When the probes may go of a breaker that a person opened."""
+_OPERATOR = "operator"
+_DEAD = "2"
 REPEATED = frozenset({Kind.RETRY, Kind.UNKNOWN})
 FAILURES = frozenset({Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED})
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerOptions:
-    """window: calls looked back on; least: with fewer known it never opens; the periods: how long it stays open."""
+    """window: calls looked back on; least: with fewer known it never opens; the periods: how long it stays open.
+
+    dead_most: the part of the last two windows of calls, or of `least` when fewer are known, that may report a dead
+    push token before that is taken for a wrong setting of ours.
+    """
 
     window: int = 100
     least: int = 20
+    dead_most: float = 0.2
     first_period_s: float = 5.0
     longest_period_s: float = 60.0
     hold_period_s: float = 60.0
@@ -73,6 +86,7 @@ class Breaker:
         self._probes: list[str] = []
         self._repeats = 0
         self._hold = False
+        self._kept = (0, 0)
         self.recent = (0, 0)
         """Calls of the last minute or two over all workers, and those of them that are tried again."""
 
@@ -99,7 +113,15 @@ class Breaker:
         if kind is Kind.AUTH_CONFIG:
             self._hold = True
         else:
-            (self._probes if is_probe else self._results).append("1" if kind in FAILURES else "0")
+            result = "1" if kind in FAILURES else _DEAD if kind is Kind.DEAD_ADDRESS else "0"
+            (self._probes if is_probe else self._results).append(result)
+
+    def doubts_dead_tokens(self) -> bool:
+        """Whether, with one more, so many push tokens would be dead that a wrong setting is likelier."""
+        kept, dead = self._kept
+        known = kept + len(self._results) + 1
+        dead += self._results.count(_DEAD) + 1
+        return dead > self._options.dead_most * max(self._options.least, known)
 
     def has_news(self) -> bool:
         return bool(self._results or self._probes or self._hold)
@@ -122,13 +144,28 @@ class Breaker:
         change = self.read_record(reply)
         if change is not None:
             metrics.BREAKER_CHANGES.labels(self.provider, change).inc()
-            log.warning("breaker.changed", extra={"provider": self.provider, "state": change.value})
+            told = {"provider": self.provider, "state": change.value, "reason": reply[5].decode()}
+            log.warning("breaker.changed", extra=told)
 
     def read_record(self, reply: Any) -> Gate | None:
         """The state it changed to; None when it did not. Brings `recent` up to date."""
-        change, calls, repeats = reply
-        self.recent = (int(calls), int(repeats))
+        change, calls, repeats, kept, dead, _ = reply
+        self.recent, self._kept = (int(calls), int(repeats)), (int(kept), int(dead))
         return Gate(change.decode()) if change else None
+
+
+def ask_open(trip: Trip, provider: str, now_ms: int) -> None:
+    """A person opens the breaker: no call is made there until a person closes it."""
+    key = keys.redis_breaker(provider)
+    fields = {"state": "open", "until": NEVER_MS, "period": 0, "since": now_ms, "reason": _OPERATOR, "good": 0}
+    trip.execute_command("HSET", key, *(word for pair in fields.items() for word in pair))
+    trip.execute_command("PERSIST", key)
+
+
+def ask_close(trip: Trip, provider: str) -> None:
+    """A person closes it, whyever it was open; calls that fail then may open it again."""
+    fields = ("state", "ring", "period", "since", "good", "reason", "until", "avoid")
+    trip.execute_command("HDEL", keys.redis_breaker(provider), *fields)
 
 
 def _state(reply: Any, now_ms: int) -> State:

@@ -95,6 +95,7 @@ class Caller:
             await self._gap("after_send")
         if charge is not None:
             (charge.purse.give_back if outcome.kind in _NOT_BILLED else charge.purse.called)(charge)
+        outcome = _doubted(sending, seat, outcome)
         seat.breaker.note(outcome.kind, sending.is_probe)
         seat.throttle.note(outcome, sending.delivery.channel, sending.address)
         verdict = self._judge(sending, outcome, seat)
@@ -189,3 +190,12 @@ class Caller:
             delivery.expires_at_ms,
             (sending.record.header("traceparent") or b"").decode("ascii", "replace"),
         )
+
+
+def _doubted(sending: Sending, seat: Seat, outcome: Outcome) -> Outcome:
+    """The outcome, unless so many push tokens are called dead that a setting of ours is wrong: then none is deleted."""
+    is_dead_token = outcome.kind is Kind.DEAD_ADDRESS and sending.delivery.channel is Channel.PUSH
+    if not is_dead_token or not seat.breaker.doubts_dead_tokens():
+        return outcome
+    metrics.DEAD_TOKENS_DOUBTED.labels(seat.provider.name).inc()
+    return Outcome(Kind.AUTH_CONFIG, detail="many dead push tokens: is it the right app, key and environment?")

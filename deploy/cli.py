@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy import fork_client, logs, roles, running, settings, up
+from schemas.clock import SystemClock
 from schemas.errors import Misconfigured, TidingsError, Transient
 from schemas.gaps import Gap
 from schemas.messages import HoldOrder
@@ -33,6 +34,7 @@ keys = typer.Typer(no_args_is_help=True, help="API keys.")
 users = typer.Typer(no_args_is_help=True, help="Profiles.")
 campaigns = typer.Typer(no_args_is_help=True, help="How campaigns are, and orders to them, through the API.")
 holds = typer.Typer(no_args_is_help=True, help="What waits in hold, and orders about single deliveries in it.")
+breaker = typer.Typer(no_args_is_help=True, help="Whether providers are called.")
 local = typer.Typer(no_args_is_help=True, help="Kafka and Redis on this machine, to develop against.")
 for name, group in (
     ("route", route),
@@ -41,6 +43,7 @@ for name, group in (
     ("users", users),
     ("campaigns", campaigns),
     ("holds", holds),
+    ("breaker", breaker),
     ("local", local),
 ):
     app.add_typer(group, name=name)
@@ -55,6 +58,7 @@ Url = Annotated[str, typer.Option("--url", help="The API; default: the settings'
 Steering = Annotated[
     str, typer.Option("--key", envvar="TIDINGS_API_KEY", help="An API key with the scope read, campaigns or operate.")
 ]
+Provider = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name in the settings.")]
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN")]
 
 
@@ -484,6 +488,40 @@ def _order_held(
         print(json.dumps({"order": word, "held": [entry.told() for entry in ordered]}))
     else:
         out.print(f"ordered to {word}: {len(ordered)}; dispatch does it within a second", highlight=False)
+
+
+@breaker.command("list")
+def breaker_list(config: Config = None, as_json: Json = False) -> None:
+    """How each provider stands: its breaker, why and since when, and how far it is slowed down."""
+    from deploy.commands import breakers as command
+
+    found = command.stands(_settings(config), SystemClock())
+    _show(command.sheet(found), command.as_lines(found), as_json)
+
+
+@breaker.command("open")
+def breaker_open(provider: Provider, config: Config = None, as_json: Json = False) -> None:
+    """Call this provider no more, from now on and until `close`: the channel's other one is used, or all waits."""
+    from deploy.commands import breakers as command
+
+    found = [command.order(_settings(config), SystemClock(), provider, is_open=True)]
+    _show(command.sheet(found), command.as_lines(found), as_json)
+
+
+@breaker.command("close")
+def breaker_close(provider: Provider, config: Config = None, as_json: Json = False) -> None:
+    """Call it again, whyever it was open."""
+    from deploy.commands import breakers as command
+
+    found = [command.order(_settings(config), SystemClock(), provider, is_open=False)]
+    _show(command.sheet(found), command.as_lines(found), as_json)
+
+
+def _show(sheet: Table, lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(lines))
+    else:
+        out.print(sheet, highlight=False, markup=False)
 
 
 @local.command("up")

@@ -186,6 +186,8 @@ class Provider(Section):
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
     prices: money per segment of an SMS, by the number's country (DE, US, ..., or default); else per message.
+    dead_tokens_most: the part of the last 200 calls that may report a dead push token; more is taken for a wrong
+    setting, and the tokens are kept. 1: never.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -204,6 +206,7 @@ class Provider(Section):
     status_url: str = ""
     status_per_s: float | None = Field(default=None, gt=0)
     prices: dict[str, Price] = {}
+    dead_tokens_most: float = Field(default=0.2, gt=0, le=1)
 
 
 class ApiKey(Section):

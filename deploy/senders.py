@@ -208,7 +208,11 @@ def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) 
     options = LimitOptions(reserved=1 - ground.settings.sending.bulk_share)
     pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
     places = INAPP_PLACES if name == INAPP else ground.settings.providers[name].concurrency
-    return Seat(provider, Breaker(name, BreakerOptions()), Throttle(name), pocket, places)
+    return Seat(provider, Breaker(name, _breaker(ground.settings, name)), Throttle(name), pocket, places)
+
+
+def _breaker(settings: Settings, name: str) -> BreakerOptions:
+    return BreakerOptions() if name == INAPP else BreakerOptions(dead_most=settings.providers[name].dead_tokens_most)
 
 
 def _alone(ground: Ground, name: str, share: Callable[[], float]) -> LocalTokens:

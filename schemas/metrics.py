@@ -97,6 +97,11 @@ LOOKALIKES = _counter(
     "lookalikes_held", "Deliveries held because another message of their template went to the same user", "template"
 )
 RENDER_FAILURES = _counter("render_failures", "Templates that failed for one delivery", "template")
+DEAD_TOKENS_DOUBTED = _counter(
+    "dead_tokens_doubted",
+    "Push tokens called dead that were kept, since so many are that a setting is wrong",
+    "provider",
+)
 BREAKER = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "provider")
 BREAKER_CHANGES = _counter("breaker_changes", "State changes of a breaker", "provider", "state")
 THROTTLES = _counter(

@@ -80,7 +80,7 @@ def breaks(rng: random.Random) -> Command:
     """Calls, mostly failing, with probes of those that noticed the open breaker."""
     if rng.random() < 0.2:
         return breaker.PROBE, (3, 3_000)
-    results = "".join(rng.choice("0111") for _ in range(rng.randrange(9)))
+    results = "".join(rng.choice("01112") for _ in range(rng.randrange(9)))
     probes = "".join(rng.choice("0001") for _ in range(rng.choice((0, 0, 3))))
     hold, calls = int(rng.random() < 0.05), len(results) + len(probes)
     return breaker.RECORD, (results, probes, hold, 20, 8, 2_000, 8_000, 8_000, 3, calls, rng.randrange(calls + 1))

@@ -214,26 +214,34 @@ class MemoryRedis:
     def _record(self, key: Key, results: str, probes: str, hold: int, *limits: int) -> list[Any]:
         window, least, first, longest, hold_ms, probes_needed, calls, repeats = limits
         now_ms, found, change = self._clock.now_ms(), self._hash(key), b""
-        is_open = found.get(b"state") == b"open"
-        if hold:
+        is_open, reason = found.get(b"state") == b"open", found.get(b"reason", b"")
+        if is_open and reason == b"operator":
+            pass
+        elif hold:
             change = self._open(found, hold_ms, b"config", now_ms)
         elif is_open and "1" in probes:
-            most = hold_ms if found.get(b"reason") == b"config" else longest
-            self._open(found, min(int(found[b"period"]) * 2, most), found[b"reason"], now_ms)
+            self._open(
+                found, min(int(found[b"period"]) * 2, hold_ms if reason == b"config" else longest), reason, now_ms
+            )
         elif is_open and probes:
-            if self._hincrby(key, "good", len(probes)) >= probes_needed:
-                for name in (b"state", b"ring", b"period", b"good", b"reason", b"until"):
+            if self._hincrby(key, "good", len(probes)) >= (1 if reason == b"config" else probes_needed):
+                for name in (b"state", b"ring", b"period", b"since", b"good", b"reason", b"until"):
                     found.pop(name, None)
                 change = b"closed"
         elif not is_open:
-            ring = (found.get(b"ring", b"").decode() + results + probes)[-window:]
+            ring = (found.get(b"ring", b"").decode() + results + probes)[-2 * window :]
             found[b"ring"] = ring.encode()
-            if len(ring) >= least and ring.count("1") * 2 > len(ring):
+            newest = ring[-window:]
+            if len(newest) >= least and newest.count("1") * 2 > len(newest):
                 change = self._open(found, first, b"failures", now_ms)
-        return [change, *self._counted(found, calls, repeats, now_ms // 60_000)]
+        counted = self._counted(found, calls, repeats, now_ms // 60_000)
+        ring = found.get(b"ring", b"").decode()
+        return [change, *counted, len(ring), ring.count("2"), found.get(b"reason", b"")]
 
     def _open(self, found: dict[bytes, bytes], period: int, reason: bytes, now_ms: int) -> bytes:
         change = b"" if found.get(b"state") == b"open" else b"open"
+        if change:
+            found[b"since"] = b"%d" % now_ms
         found |= {b"state": b"open", b"until": b"%d" % (now_ms + period), b"period": b"%d" % period}
         found |= {b"reason": reason, b"good": b"0"}
         return change
@@ -253,8 +261,9 @@ class MemoryRedis:
         found, now_ms = self._hash(key), self._clock.now_ms()
         if found.get(b"state") != b"open" or now_ms < int(found[b"until"]):
             return 0
-        found |= {b"until": b"%d" % (now_ms + round_ms), b"good": b"0"}
-        return probes
+        is_hold = found[b"reason"] == b"config"
+        found |= {b"until": b"%d" % (now_ms + (int(found[b"period"]) if is_hold else round_ms)), b"good": b"0"}
+        return 1 if is_hold else probes
 
     # streams/grants.lua
 

@@ -10,7 +10,10 @@ from schemas.outcomes import Kind, Outcome
 
 
 class ScriptedProvider:
-    """Answers with the scripted outcomes in order, then with DONE. hang: never answers again."""
+    """Answers with the scripted outcomes in order, then with DONE. hang: never answers again.
+
+    called: somebody has called. may_answer: until it is set, calls stay open.
+    """
 
     carries_reference = True
 
@@ -19,9 +22,14 @@ class ScriptedProvider:
         self.calls: list[Call] = []
         self.script = list(script)
         self.hang = False
+        self.called = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def send(self, call: Call) -> Outcome:
         self.calls.append(call)
+        self.called.set()
+        await self.may_answer.wait()
         if self.hang:
             await asyncio.Event().wait()
         if not self.script:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from consumers import breaker
 from consumers.breaker import Breaker, BreakerOptions, Gate, State
 from deploy.redis_trips import RedisTrips
 from schemas import keys
@@ -108,6 +110,86 @@ async def test_wrong_credentials_hold_the_provider_at_once_and_say_that_a_person
     held = await state(trips, workers[1], now_ms=0)
     assert (held.gate, held.is_hold) == (Gate.OPEN, True)
     assert await probes(trips, workers[1]) == 0
+
+
+async def test_while_a_person_mends_a_setting_one_call_a_minute_tests_it_and_one_good_one_is_enough(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    provider = workers[0].provider
+    held = Breaker(provider, BreakerOptions(hold_period_s=0.0, probe_round_s=60.0))
+    await tell(trips, held, Kind.AUTH_CONFIG)
+    assert await probes(trips, held) == 1
+    assert await tell(trips, held, Kind.AUTH_CONFIG, is_probe=True) is None
+    assert await tell(trips, held, Kind.DONE, is_probe=True) is Gate.CLOSED
+
+
+async def test_a_config_hold_is_tested_once_in_its_period(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
+    key = keys.redis_breaker(workers[0].provider)
+    await tell(trips, workers[0], Kind.AUTH_CONFIG)
+    await one(trips, lambda trip: trip.execute_command("HSET", key, "until", 0))
+    assert [await probes(trips, worker) for worker in (*workers, workers[0])] == [1, 0, 0]
+    assert (await state(trips, workers[1], now_ms=0)).left_ms > 1_000 * time.time() + 55_000
+
+
+async def test_what_a_person_opened_only_a_person_closes(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
+    provider = workers[0].provider
+    trip = trips.begin()
+    breaker.ask_open(trip, provider, 0)
+    await trip.execute()
+    assert (await state(trips, workers[0])).gate is Gate.OPEN
+    assert await probes(trips, workers[0]) == 0
+    assert await tell(trips, workers[0], Kind.DONE, calls=200) is None
+    assert await tell(trips, workers[0], Kind.DONE, calls=10, is_probe=True) is None
+    assert await tell(trips, workers[1], Kind.AUTH_CONFIG) is None
+    found = await state(trips, workers[1])
+    assert (found.gate, found.is_hold) == (Gate.OPEN, False)
+    assert await one(trips, lambda trip: trip.execute_command("TTL", keys.redis_breaker(provider))) == -1
+    trip = trips.begin()
+    breaker.ask_close(trip, provider)
+    await trip.execute()
+    assert (await state(trips, workers[0])).gate is Gate.CLOSED
+    assert await tell(trips, workers[0], Kind.RETRY, calls=19) is None, "the past is forgotten"
+
+
+class TestDeadTokens:
+    """A wrong app, key or environment makes every push token look dead."""
+
+    async def test_when_more_than_a_fifth_look_dead_they_are_doubted_by_every_worker(
+        self, trips: RedisTrips, workers: tuple[Breaker, Breaker]
+    ) -> None:
+        first, other = workers
+        await tell(trips, first, Kind.DONE, calls=160)
+        await tell(trips, first, Kind.DEAD_ADDRESS, calls=40)
+        assert first.doubts_dead_tokens(), "with one more it would be 41 of 201"
+        assert not other.doubts_dead_tokens(), "it has not heard of any yet"
+        await tell(trips, other, Kind.DONE)
+        assert other.doubts_dead_tokens()
+
+    async def test_a_fifth_and_less_are_believed(self, trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
+        await tell(trips, workers[0], Kind.DONE, calls=180)
+        await tell(trips, workers[0], Kind.DEAD_ADDRESS, calls=20)
+        assert not workers[0].doubts_dead_tokens()
+
+    async def test_calls_before_the_last_two_hundred_say_nothing(
+        self, trips: RedisTrips, workers: tuple[Breaker, Breaker]
+    ) -> None:
+        await tell(trips, workers[0], Kind.DEAD_ADDRESS, calls=100)
+        for _ in range(4):
+            await tell(trips, workers[0], Kind.DONE, calls=50)
+        assert not workers[0].doubts_dead_tokens()
+
+    def test_of_the_first_calls_of_all_four_are_believed(self, workers: tuple[Breaker, Breaker]) -> None:
+        believed = 0
+        while not workers[0].doubts_dead_tokens():
+            workers[0].note(Kind.DEAD_ADDRESS, False)
+            believed += 1
+        assert believed == 4
+
+    def test_a_deployment_may_believe_all(self) -> None:
+        worker = Breaker("gateway", BreakerOptions(dead_most=1))
+        for _ in range(300):
+            worker.note(Kind.DEAD_ADDRESS, False)
+        assert not worker.doubts_dead_tokens()
 
 
 async def test_one_that_delivers_too_little_is_avoided_for_as_long_as_it_was_told(

@@ -190,6 +190,37 @@ async def test_a_worker_killed_after_the_call_costs_one_counted_repeat_after_its
     await late.close()
 
 
+async def test_while_a_provider_takes_its_time_nobody_else_calls_it_for_the_same_delivery(crew: Crew) -> None:
+    """N18: elsewhere the right to send ran out while the first call was still open."""
+    delivery = fresh()
+    first, second = crew.worker(1), crew.worker(2)
+    crew.provider.may_answer.clear()
+    slow = asyncio.ensure_future(hand(first, delivery))
+    await crew.provider.called.wait()
+    (answer,) = await hand(second, delivery)
+    assert isinstance(answer, Defer), "it waits for the end of the lease"
+    crew.provider.may_answer.set()
+    (answer,) = await slow
+    assert told(answer) == ["sent"]
+    await until_it_is_done(second, delivery)
+    assert len(crew.provider.calls) == 1
+    for worker in (first, second):
+        await worker.close()
+
+
+async def test_a_call_that_runs_past_the_deadline_ends_before_its_lease_and_is_of_unknown_outcome(crew: Crew) -> None:
+    """N18."""
+    delivery = fresh()
+    first, second = crew.worker(1), crew.worker(2)
+    crew.provider.hang = True
+    (answer,) = await hand(first, delivery)
+    assert told(answer) == ["possible_duplicate", "retrying"]
+    await until_it_is_done(second, delivery)
+    assert len(crew.provider.calls) == 1, "what follows is the retry's business, by the template's on_unknown"
+    for worker in (first, second):
+        await worker.close()
+
+
 async def test_a_worker_killed_before_the_call_loses_nothing(crew: Crew) -> None:
     delivery = fresh()
     died = asyncio.Event()

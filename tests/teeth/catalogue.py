@@ -13,6 +13,7 @@ from tests.teeth import (
     money,
     nights,
     pace,
+    providers,
     silence,
     steering,
 )
@@ -29,6 +30,7 @@ PATCHES: tuple[Patch, ...] = (
     *money.PATCHES,
     *nights.PATCHES,
     *pace.PATCHES,
+    *providers.PATCHES,
     *silence.PATCHES,
     *steering.PATCHES,
 )

@@ -117,6 +117,17 @@ class TestPush:
         (answer,) = await bench.send(deliveries.single(event_id="e2", channel=Channel.PUSH, device="phone"))
         assert shown(answer) == [("suppressed", "dead_device")]
 
+    async def test_when_many_tokens_are_called_dead_none_is_given_up_and_a_person_is_asked(
+        self, bench: SenderBench
+    ) -> None:
+        bench.people.write("42", stores.Profile(2, devices=(PHONE,)))
+        bench.provider.script = [Outcome(Kind.DEAD_ADDRESS)]
+        bench.breaker.read_record([b"", 200, 0, 200, 40, b""])
+        (answer,) = await bench.send(deliveries.single(channel=Channel.PUSH, device="phone"))
+        assert shown(answer) == [("retrying", "provider_config")]
+        assert published(answer) == ["push.retry.1m"], "the message is kept, and its token"
+        assert bench.breaker.noted == [("auth_config", False)], "a config hold"
+
     async def test_a_fallback_to_push_reaches_the_newest_device(self, bench: SenderBench) -> None:
         newer = replace(PHONE, id="new", token="token-9", registered_at_ms=9)
         bench.people.write("42", stores.Profile(2, devices=(PHONE, newer)))
@@ -190,6 +201,16 @@ class TestClaims:
         assert shown(answer) == [("possible_duplicate", ""), ("sent", "")]
         assert [event.call for event in events(answer)] == [1, 2]
         assert len(bench.provider.calls) == 2
+
+    async def test_a_claim_is_taken_kept_for_its_lease_and_taken_over_after_it(self, bench: SenderBench) -> None:
+        """First claimed; at 10 s still being sent; at 31 s somebody else's."""
+        await self.crash(bench, deliveries.single())
+        bench.clock.advance(10_000 - 30_001)
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("retrying", "leased_elsewhere")] and len(bench.provider.calls) == 1
+        bench.clock.advance(21_000)
+        (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+        assert shown(answer) == [("possible_duplicate", ""), ("sent", "")] and len(bench.provider.calls) == 2
 
     async def test_a_delivery_that_kills_three_workers_is_parked(self, bench: SenderBench) -> None:
         for _ in range(3):

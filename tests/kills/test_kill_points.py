@@ -15,7 +15,7 @@ from schemas import codec, gaps, keys
 from schemas.messages import CampaignControl, CampaignOrder
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite
-from tests.acceptance.world import PUSH, World
+from tests.acceptance.world import PUSH, SMS, World
 from tests.kills.flow import Flow, caught, until_sprung
 from tests.kills.test_sends_in_doubt import ONE_CALL
 from tests.kills.traps import Trap, Traps
@@ -46,7 +46,7 @@ ON_THE_ROAD = [
     slow("streams-status", "after_rows", 2),
 ]
 """(role, gap, at which passing)."""
-ELSEWHERE = {"after_log", "after_ends", "after_held_release", "after_digest"}
+ELSEWHERE = {"after_log", "after_ends", "after_held_release", "after_digest", "after_fallback"}
 """Killed in tests of their own below."""
 
 
@@ -160,6 +160,23 @@ async def test_a_leader_that_died_behind_a_digest_makes_no_second_one_and_leaves
     for user in users:
         named = [name for message in await world.messages(f"token-{user}") for name in message["text"].split()]
         assert sorted(named) == ["friend0", "friend1", "friend2"]
+
+
+@pytest.mark.long
+async def test_a_fallback_that_was_decided_by_a_worker_who_died_goes_out_once(world: World, traps: Traps) -> None:
+    user = world.name("visitor")
+    await world.faults(PUSH, refusals={"dead_address": 1})
+    traps.set("work-push.transactional", Trap("after_fallback"))
+    to = {**people.to_device(user), **people.to_phone(user)}
+    sent = await world.notify(user, "signin", key=user, params={"code": "123456"}, to=to)
+    dead = await until_sprung(world, traps, "work-push.transactional")
+    told = await world.until_status(sent, "failed", "sent", "delivered")
+    assert {one["channel"]: one.get("reason") for one in told["deliveries"]}["push"] == "dead_device"
+    assert await world.running("work-push.transactional", besides=dead)
+    for role in ("work push.transactional", "work sms.transactional"):
+        await world.until_read(role)
+    assert await world.calls(PUSH, [people.push_key(user)]) == {people.push_key(user): (1, 0)}
+    assert await world.calls(SMS, [people.sms_key(user)]) == {people.sms_key(user): (1, 1)}
 
 
 def test_every_gap_has_its_death() -> None:

@@ -136,9 +136,8 @@ class Digests:
     def _is_gathered(self, delivery: Delivery) -> bool:
         """Whether its template makes digests, as it is now, and it can be a part of one."""
         policy = self._policies.get(delivery.template)
-        return (
-            policy is not None and policy.makes_digests and keys.is_row(delivery.row) and digest_requests.fits(delivery)
-        )
+        is_ours = delivery.tenant in self._topics.tenants and keys.is_row(delivery.row)
+        return is_ours and policy is not None and policy.makes_digests and digest_requests.fits(delivery)
 
     def _put_off(self, one: Found, judged: _Judged, now_ms: int) -> None:
         """Its campaign is paused: it waits for the resume, and then for its next window."""

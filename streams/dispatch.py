@@ -160,13 +160,14 @@ class Dispatch:
         if self._leadership.epoch == epoch:
             await self._held.let_go(released.held, {one.campaign.key: one for one in running})
             await self._held.drop_leftovers()
-            await self._digests.let_go()
         if released.tokens:
             await self._grants.give(released.tokens)
         await self._ticks.write_due()
         if now_ms - self._forgot_at_ms > FORGET_EVERY_MS:
             self._forgot_at_ms = now_ms
             self._campaigns.forget_old(now_ms)
+        if self._leadership.epoch == epoch:
+            await self._digests.let_go()
 
     async def _let_go(self, released: Released, epoch: int) -> None:
         """Pages first, cursors after their ack."""

@@ -40,11 +40,7 @@ from tests.doubles.stores import MemoryReads
 
 RATE_PER_S = 400.0
 WHOLE_PAGES = Window(piece_s=60)
-POLICIES = {
-    "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,)),
-    "comments": TemplatePolicy("comments", MessageClass.MARKETING, (Channel.INAPP,), digest_ms=300_000),
-}
-LOG_EPOCH = "0a1b2c3d"
+POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
 IDS = keys.Ids(b"a secret of the tests")
 
 
@@ -61,7 +57,7 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     publisher, reader = KafkaPublisher(kafka), KafkaLogReader(kafka)
     epoch = Epoch()
     trips = RedisTrips(redis_client.connect(redis_url, epoch), "dispatch")
-    marks, entries = DigestMarks(trips, epoch), Entries({topics.requests_bulk("default"): LOG_EPOCH}, IDS)
+    marks, entries = DigestMarks(trips, epoch), Entries({}, IDS)
     leadership = KafkaLeadership(kafka, topics.leader, topics.group("dispatch"), instance, publisher, clock)
     campaigns, grants = Campaigns(topics, POLICIES), Grants(trips)
     pages = PageReader(reader, publisher, DeadLetters(topics, clock).letter, topics)

@@ -322,6 +322,18 @@ async def test_what_waited_for_a_template_that_makes_no_digests_any_more_goes_ou
     assert alone(road) == [(comment(0).intent, 1), (comment(1).intent, 1)]
 
 
+@pytest.mark.parametrize("changes", [{"tenant": "gone"}, {"row": "nowhere"}, {"template": "unknown"}])
+async def test_what_no_digest_can_be_made_of_goes_to_its_lane_and_stops_nobody(
+    road: CampaignRoad, changes: dict[str, Any]
+) -> None:
+    leader = await road.leader()
+    await put(road, *[comment(number, **changes) for number in (0, 1)], comment(2, "bea"), comment(3, "bea"))
+    await over(road, leader)
+    await leader.look(1)
+    assert items(road) == [friends(2, 3)]
+    assert alone(road) == [(comment(0).intent, 1), (comment(1).intent, 1)]
+
+
 async def test_a_digest_that_is_itself_above_its_cap_is_in_no_other(road: CampaignRoad) -> None:
     leader = await road.leader()
     await put(road, comment(0, digest_of=5), comment(1), comment(2))

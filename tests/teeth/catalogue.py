@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.teeth import (
+    digests,
     facing_across,
     facing_in,
     facing_out,
@@ -24,6 +25,7 @@ PATCHES: tuple[Patch, ...] = (
     *facing_in.PATCHES,
     *facing_across.PATCHES,
     *facing_out.PATCHES,
+    *digests.PATCHES,
     *fallbacks.PATCHES,
     *ground.PATCHES,
     *held.PATCHES,

@@ -1,0 +1,77 @@
+"""Digests, broken on purpose: who waits, who goes along, and what keeps a message out of a second one."""
+
+from __future__ import annotations
+
+from tests.teeth.patch import Patch
+
+_LEADER = "tests/unit/streams/test_digests.py::"
+_GROUPS = "tests/unit/streams/test_digest_groups.py::"
+_SENDER = "tests/unit/consumers/test_digests.py::"
+
+PATCHES: tuple[Patch, ...] = (
+    Patch(
+        name="makes a digest anew instead of the one that was marked",
+        promise=2,
+        file="streams/digest_marks.py",
+        old="        return [[_mark(raw) for raw in reply] for reply in replies]",
+        new="        return [[Mark(one.digest) for _ in reply] for one, reply in zip(windows, replies, strict=True)]",
+        test=_LEADER + "test_a_leader_that_died_behind_the_digest_is_followed_by_one_that_makes_the_same",
+        suffers="Whenever a leader dies at the wrong moment, its users get all of their news twice.",
+    ),
+    Patch(
+        name="lets who came late into a digest that may be written already",
+        promise=1,
+        file="streams/digests.py",
+        old="                case digest_marks.WAITS:\n                    pass",
+        new="                case digest_marks.WAITS:\n                    judged.buried.append(one.thing)",
+        test=_LEADER + "test_a_leader_that_died_behind_the_digest_is_followed_by_one_that_makes_the_same",
+        suffers="A comment that came while a leader died is in no message, and nobody is told.",
+    ),
+    Patch(
+        name="buries the messages of a digest before it is in the log",
+        promise=1,
+        file="streams/digests.py",
+        old="        judged.digests = await self._written(judged.digests, now_ms)",
+        new="""        await self._bury([one.thing for digest in judged.digests for one in digest.members])
+        judged.digests = await self._written(judged.digests, now_ms)""",
+        test=_LEADER + "test_a_leader_that_died_behind_the_digest_is_followed_by_one_that_makes_the_same",
+        suffers="A leader that dies takes with it what its users should have been told in one message.",
+    ),
+    Patch(
+        name="puts cancelled messages into the digest",
+        promise=3,
+        file="streams/digest_marks.py",
+        old="        yield keys.redis_cancel(window.tenant, window.user_id, intent)",
+        new='        yield keys.redis_cancel(window.tenant, window.user_id, "")',
+        test=_LEADER + "test_who_cancelled_is_not_in_it",
+        suffers="A comment that was taken back within the minute is read by everybody in the evening's digest.",
+    ),
+    Patch(
+        name="takes whoever is there into a window that is over",
+        promise=1,
+        file="streams/digest_groups.py",
+        old="[member for member in members if _of(member).held_at_ms <= ends_ms]",
+        new="list(members)",
+        test=_GROUPS + "test_everybody_goes_once_and_the_windows_are_the_same_in_whatever_order_the_log_tells",
+        suffers="Who is in which digest depends on how far a leader has read: after a restart it is another one.",
+    ),
+    Patch(
+        name="lets a digest wait for a digest",
+        promise=1,
+        file="consumers/digests.py",
+        old="and not delivery.digest_of and",
+        new="and",
+        test=_SENDER + "TestSender::test_the_digest_itself_is_sent_whatever_cap_or_window_its_messages_met",
+        suffers="Nothing is ever sent: every message waits for others, and all of them together for more.",
+    ),
+    Patch(
+        name="says of a message in a digest that it was stopped",
+        promise=3,
+        file="consumers/cancellations.py",
+        old="    if digest is not None and digest != keys.IN_NO_DIGEST:",
+        new="    if digest is None and digest == keys.IN_NO_DIGEST:",
+        test="tests/contract/test_claims.py::TestCancellations::"
+        "test_what_is_in_a_digest_is_not_stopped_any_more_and_who_went_alone_is",
+        suffers="The caller is told that it was cancelled, and the user reads it.",
+    ),
+)

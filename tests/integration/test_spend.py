@@ -55,7 +55,7 @@ class Crew:
         for _ in range(calls):
             charge = await worker.charge(rng.choice(PRICES))
             await asyncio.sleep(0)
-            if isinstance(charge, Gone):
+            if isinstance(charge, Gone) or self.spent > PER_DAY:
                 return
             if rng.random() < 0.1:
                 worker.give_back(charge)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Set
 
-from schemas import keys, slots
+from schemas import keys
 from schemas.clock import Clock
 from schemas.errors import StoreDown
 from schemas.messages import EventKind, StatusEvent
 from schemas.slots import Slot
-from schemas.states import DELIVERED, UNTOUCHED, Call
+from schemas.states import DELIVERED, Call
 from schemas.trips import Trip, Trips, asked
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -38,21 +38,23 @@ class ShareTally:
         self._providers = providers
         self.counted: defaultdict[Minute, list[int]] = defaultdict(lambda: [0, 0])
 
-    def note(self, event: StatusEvent, before: Slot, after: Slot) -> None:
-        """The event turned what was known of its slot from one into the other."""
+    def note(self, event: StatusEvent, name: str, before: Slot, after: Slot) -> None:
+        """The event, on the delivery of this name, turned what was known of its slot from one into the other."""
         if event.kind not in _KINDS or event.provider not in self._providers:
             return
-        name = slots.name_of(after, event)
-        call, was = (slot.deliveries.get(name, UNTOUCHED).settled for slot in (after, before))
-        if not isinstance(call, Call) or not call.sent_at_ms:
+        call = _call(after, name)
+        if call is None:
             return
-        same = isinstance(was, Call) and (was.generation, was.call) == (call.generation, call.call)
-        was_sent, was_soon = _sent_and_soon(was) if same and isinstance(was, Call) else (0, 0)
-        sent, soon = _sent_and_soon(call)
-        if sent > was_sent or soon > was_soon:
-            counted = self.counted[event.provider, name.partition("/")[0], call.sent_at_ms // MINUTE_MS]
-            counted[0] += max(0, sent - was_sent)
-            counted[1] += max(0, soon - was_soon)
+        was = _call(before, name)
+        if was is None or was.call != call.call or was.generation != call.generation:
+            self._count(event.provider, name, call, 1, _is_soon(call))
+        elif _is_soon(call) and not _is_soon(was):
+            self._count(event.provider, name, call, 0, True)
+
+    def _count(self, provider: str, name: str, call: Call, sent: int, soon: bool) -> None:
+        counted = self.counted[provider, name.partition("/")[0], call.sent_at_ms // MINUTE_MS]
+        counted[0] += sent
+        counted[1] += soon
 
     async def tell(self, trips: Trips, clock: Clock) -> None:
         """Adds what was counted to Redis; while that is away it is kept, within a bound."""
@@ -73,10 +75,16 @@ class ShareTally:
 _KINDS = frozenset((EventKind.SENT, EventKind.DELIVERED))
 
 
-def _sent_and_soon(call: Call) -> tuple[int, int]:
+def _call(slot: Slot, name: str) -> Call | None:
+    """The newest call of the delivery of this name, if a provider accepted it."""
+    found = slot.deliveries.get(name)
+    call = found.settled if found is not None else None
+    return call if isinstance(call, Call) and call.sent_at_ms else None
+
+
+def _is_soon(call: Call) -> bool:
     report = call.report
-    soon = report is not None and report.kind == DELIVERED and report.at_ms - call.sent_at_ms <= SOON_MS
-    return int(call.sent_at_ms > 0), int(call.sent_at_ms > 0 and soon)
+    return report is not None and report.kind == DELIVERED and report.at_ms - call.sent_at_ms <= SOON_MS
 
 
 def _add(trip: Trip, told: dict[Minute, list[int]]) -> None:

@@ -252,15 +252,18 @@ class _Work:
         after = slots.merge(before, event, not self.row.campaign)
         if after is before:
             return
-        if self.tally is not None:
-            self.tally.note(event, before, after)
         touched.after, touched.version, touched.at_ms = after, version, event.at_ms
         if event.template and self.row.learn(event):
             self.learned = True
-        if self.row.campaign and (event.provider or event.detail):
+        if not (event.provider or event.detail):
+            return
+        name = slots.name_of(after, event)
+        if self.tally is not None:
+            self.tally.note(event, name, before, after)
+        if self.row.campaign:
             if touched.texts is None:
                 touched.texts = {}
-            touched.texts[slots.name_of(after, event)] = event
+            touched.texts[name] = event
 
     def store(self) -> bool:
         """Puts what changed back into the row; whether anything did."""

@@ -60,8 +60,7 @@ PATCHES: tuple[Patch, ...] = (
         file="schemas/quiet_hours.py",
         old="min(_room_ms(self.window), self.spread_ms)",
         new="self.spread_ms",
-        test=_WINDOWS
-        + "test_after_a_night_everybody_is_spread_over_half_an_hour_and_over_less_where_the_day_is_short",
+        test=_WINDOWS + "test_after_a_night_everybody_is_spread_over_half_an_hour_and_over_less_where_the_day_is_short",
         suffers="Where messages are wanted between eight and ten past eight only, all of them come in the first second.",
     ),
     Patch(

@@ -147,6 +147,7 @@ REASONS: Mapping[Reason, Words] = {
     ),
     Reason.BAD_REQUEST: Words("request is not valid", "What was asked for is not valid.", _WRITE_TO_TEAM),
     Reason.CANCELLED_BY_CALLER: Words("cancelled by the caller", "The team that asked for it cancelled it."),
+    Reason.DROPPED_BY_OPERATOR: Words("dropped by an operator", "It was held back, and an operator decided to drop it."),
     Reason.CAMPAIGN_CANCELLED: Words("campaign was cancelled", "Its campaign was cancelled."),
     Reason.EXPIRED: Words("expired", "Its time had passed before it could be sent.", "The team can send it again."),
     Reason.INTERNAL_ERROR: Words("fault of ours", "A fault in our own software stopped it.", _OPERATOR),

@@ -108,15 +108,16 @@ class LaneWorker:
         )
         self._in_flight = Room(options.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settler: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self._broke: list[BaseException] = []
         self._has_broken = asyncio.Event()
 
     async def handle(self, records: Sequence[Record], answer: AnswerTo) -> None:
         """Takes the records on as soon as there is room; they are answered by tasks of their own."""
-        if self._settler is None:
-            self._settler = asyncio.create_task(self._settling.run(self._teller))
-            self._settler.add_done_callback(self._ended)
+        if not self._beside:
+            self._beside = [asyncio.create_task(one) for one in (self._settling.run(self._teller), self._away.run())]
+            for task in self._beside:
+                task.add_done_callback(self._ended)
         batch = [sending for record in records if (sending := self._received(record, answer)) is not None]
         if batch:
             await self._in_flight.enter(len(batch))
@@ -133,11 +134,14 @@ class LaneWorker:
             async with asyncio.timeout(within_s):
                 while self._tasks:
                     await asyncio.wait(self._tasks)
-                if self._settler is not None and not self._settler.done():
+                if self._beside and not self._beside[0].done():
                     await self._settling.idle()
+                await self._away.catch_up()
         except TimeoutError:
             log.warning("worker.left_calls", extra={"deliveries": len(self._tasks)})
-        for task in (*self._tasks, *([self._settler] if self._settler else [])):
+        except StoreDown as error:
+            log.warning("worker.left_claims", extra={"error": str(error)})
+        for task in (*self._tasks, *self._beside):
             task.cancel()
 
     def _received(self, record: Record, answer: AnswerTo) -> Sending | None:

@@ -15,6 +15,7 @@ from schemas.clock import Clock
 NEVER_S = float("inf")
 AGAIN_S = 0.05
 """A worker that has no partition is asked again after this."""
+LEAST_S = 0.001
 
 
 class LocalTokens:
@@ -46,7 +47,7 @@ class LocalTokens:
                 self._level -= count
                 return [Token(NEVER_S, 1) for _ in range(count)]
             per_s = self._rate.per_s * self._share()
-            missing_s = (1 - self._level) / per_s if per_s else AGAIN_S
+            missing_s = max(LEAST_S, (1 - self._level) / per_s) if per_s else AGAIN_S
             if self._clock.steady_s() + missing_s > give_up_s:
                 return []
             await self._sleep(missing_s)

@@ -22,6 +22,7 @@ from consumers.sending import Health, Seat, Sending, Stores
 from consumers.verdicts import Verdict
 from schemas import metrics, timeline
 from schemas.clock import Clock
+from schemas.errors import StoreDown
 from schemas.messages import Channel, Delivery, Priority
 from schemas.policies import Policies, TemplatePolicy, WhenRedisIsDown
 from schemas.trips import Trip
@@ -36,12 +37,14 @@ AT_ONCE = 200
 class AwayOptions:
     """after_s: how long Redis must have been away: a moment's trouble is waited out. fresh_ms: nobody goes by an older
     snapshot. kept: calls whose claims are to be written; with so many everything waits again. lease_s: as of claims.
+    write_every_s: how often it is tried to write them while nothing comes in the lane.
     """
 
     after_s: float = 2.0
     fresh_ms: int = 300_000
     kept: int = 10_000
     lease_s: float = 30.0
+    write_every_s: float = 1.0
 
 
 class _Note(NamedTuple):
@@ -68,6 +71,7 @@ class WithoutRedis:
         self._healths: Sequence[Health] = ()
         self._begun: dict[bytes, Bid] = {}
         self._notes: dict[bytes, _Note] = {}
+        self._noted = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def has_notes(self) -> bool:
@@ -90,6 +94,18 @@ class WithoutRedis:
             due = [note for note in self._notes.values() if note.not_before_s <= now_s]
             for at in range(0, len(due), AT_ONCE):
                 await self._write(due[at : at + AT_ONCE])
+
+    async def run(self) -> None:
+        """Writes claims also while nothing comes in the lane, until it is cancelled."""
+        while True:
+            await self._noted.wait()
+            try:
+                await self.catch_up()
+            except StoreDown as error:
+                log.info("claims.wait_for_redis", extra={"claims": len(self._notes), "error": str(error)})
+            if not self._notes:
+                self._noted.clear()
+            await asyncio.sleep(self._options.write_every_s)
 
     def known(self, sending: Sending) -> Entry | None:
         """The claim that would be in the way of this record, had it been written; None when nothing is."""
@@ -135,6 +151,7 @@ class WithoutRedis:
         metrics.CALLS_WITHOUT_REDIS.labels(channel, opt_outs).inc()
         self._begun.pop(sending.bid.claim_key, None)
         self._notes[sending.bid.claim_key] = _Note(sending.bid, verdict, line)
+        self._noted.set()
 
     def let_go(self, sending: Sending) -> None:
         """It goes on as any other, as soon as Redis is back."""

@@ -219,6 +219,9 @@ def _without_effect(settings: Mapping[str, Any]) -> Iterator[_Wrong]:
     if not is_transactional and settings.get("when_redis_is_down") is WhenRedisIsDown.SEND:
         text = 'when_redis_is_down: "send" is for transactional templates: opt-outs cannot be read; write "wait"'
         yield _Wrong("when_redis_is_down", text)
+    if settings.get("on_unknown") is OnUnknown.RISK_LOSS and settings.get("when_redis_is_down") is WhenRedisIsDown.SEND:
+        text = 'when_redis_is_down: "send" may repeat a call, and on_unknown = "risk_loss" forbids that; write "wait"'
+        yield _Wrong("when_redis_is_down", text)
     if "fallback_after_ms" in settings and not (is_transactional and settings.get("fallback")):
         text = "fallback_after: only a transactional template with a fallback list changes over; remove it here"
         yield _Wrong("fallback_after", text)

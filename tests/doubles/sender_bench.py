@@ -13,6 +13,7 @@ from consumers.caps import CapRules
 from consumers.judging import OutcomeJudge
 from consumers.lane_worker import LaneWorker, Rules
 from consumers.limits import Token
+from consumers.local_rate import LocalTokens
 from consumers.render import Renderer
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
@@ -149,7 +150,9 @@ class SecondProvider(Seat):
 
 
 class SenderBench:
-    """Everything around one worker, within reach of a test. others: seats behind the first one."""
+    """Everything around one worker, within reach of a test. others: seats behind the first one. alone: what it may send
+    while Redis is away.
+    """
 
     def __init__(self, folder: Path, **changes: Any) -> None:
         (folder / "welcome").mkdir(exist_ok=True)
@@ -177,6 +180,7 @@ class SenderBench:
         self.quiet = QuietHours({}, {})
         self.served = frozenset(Channel)
         self.spend: Spend | None = None
+        self.alone: list[LocalTokens] = []
         self.gap: Callable[[str], Any] | None = None
         self.options = WorkerOptions(**changes)
         self._offsets = iter(range(100_000))
@@ -202,6 +206,7 @@ class SenderBench:
             self.options,
             SettleOptions(every_s=0),
             self.gap,
+            self.alone,
         )
 
     def record(self, delivery: Delivery, **headers: bytes) -> Record:

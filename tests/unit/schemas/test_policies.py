@@ -41,7 +41,7 @@ quiet_hours = "off"
 over_cap = "digest"
 digest = "5m"
 fallback_after = "45s"
-when_redis_is_down = "send"
+when_redis_is_down = "wait"
 """
     write(tmp_path, "receipt", text)
     for channel in ("push", "email", "sms"):
@@ -60,7 +60,7 @@ when_redis_is_down = "send"
             OverCap.DIGEST,
             300_000,
             45_000,
-            WhenRedisIsDown.SEND,
+            WhenRedisIsDown.WAIT,
         )
     }
 
@@ -91,6 +91,11 @@ def test_what_a_template_does_not_say_is_the_careful_choice(tmp_path: Path) -> N
     assert (policy.quiet_hours, policy.over_cap, policy.digest_ms) == (None, OverCap.DROP, 0)
     assert (policy.content_check, policy.when_redis_is_down) == (ContentCheck.TEMPLATE, WhenRedisIsDown.WAIT)
     assert policy.fallback_after_ms == 30_000
+
+
+def test_a_login_code_may_go_out_while_redis_is_away(tmp_path: Path) -> None:
+    text = 'class = "transactional"\nchannels = ["sms"]\nwhen_redis_is_down = "send"'
+    assert read_policies(write(tmp_path, "code", text))["code"].when_redis_is_down is WhenRedisIsDown.SEND
 
 
 @pytest.mark.parametrize(
@@ -158,6 +163,11 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
         ('class = "transactional"\nchannels = ["push"]\nfallback_after = "1m"', 3, "with a fallback list"),
         ('channels = ["push"]\nwhen_redis_is_down = "drop"', 2, "wait, send"),
         ('channels = ["push"]\nwhen_redis_is_down = "send"', 2, 'write "wait"'),
+        (
+            'class = "transactional"\nchannels = ["push"]\non_unknown = "risk_loss"\nwhen_redis_is_down = "send"',
+            4,
+            "may repeat a call",
+        ),
         ('channels = ["push"]\nchanel = "sms"', 2, "there are class, channels"),
         ('channels = ["push"]\nclass = ', 2, "not TOML"),
     ],

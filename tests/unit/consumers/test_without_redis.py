@@ -1,0 +1,221 @@
+"""While Redis is away: login codes whose template opted in are sent by their snapshot, everything else waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumers.claims import VerdictClass
+from consumers.lane_worker import LaneWorker
+from consumers.limits import Rate
+from consumers.local_rate import LocalTokens
+from schemas import keys, metrics
+from schemas.messages import Channel, Delivery, EventKind, Priority, Snapshot
+from schemas.outcomes import Kind, Outcome
+from schemas.policies import WhenRedisIsDown
+from schemas.records import Answer, Defer, Done, Record
+from tests.doubles import deliveries
+from tests.doubles.manual_clock import START_MS
+from tests.doubles.sender_bench import SenderBench, done, events, next_delivery, shown
+
+NUMBER = "+4930123456"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> SenderBench:
+    made = SenderBench(tmp_path)
+    made.policy = replace(made.policy, when_redis_is_down=WhenRedisIsDown.SEND)
+
+    async def pause(seconds: float) -> None:
+        made.clock.advance(seconds * 1000)
+
+    made.alone = [LocalTokens(Rate(100.0, 20), lambda: 1.0, made.clock, pause)]
+    return made
+
+
+Start = Callable[[], LaneWorker]
+
+
+@pytest.fixture
+async def start(bench: SenderBench) -> AsyncIterator[Start]:
+    """Starts a worker; all of them are stopped at the end."""
+    started: list[LaneWorker] = []
+
+    def begin() -> LaneWorker:
+        started.append(bench.worker())
+        return started[-1]
+
+    yield begin
+    bench.trips.down = True
+    for worker in started:
+        await worker.close(within_s=0)
+
+
+def code(event_id: str = "order-1", **changes: Any) -> Delivery:
+    snapshot = Snapshot(START_MS, NUMBER, "de")
+    return deliveries.single(event_id=event_id, **{"snapshot": snapshot, **changes})
+
+
+async def away(bench: SenderBench, worker: LaneWorker, *sent: Delivery) -> list[Answer]:
+    """What becomes of them once Redis has been away for long enough."""
+    bench.trips.down = True
+    assert all(isinstance(one, Defer) for one in await hand(bench, worker, *sent)), "a moment's trouble is waited out"
+    bench.clock.advance(2_000)
+    return await hand(bench, worker, *sent)
+
+
+async def hand(bench: SenderBench, worker: LaneWorker, *sent: Delivery) -> list[Answer]:
+    """Their answers in order. The worker goes on working."""
+    records = [bench.record(one) for one in sent]
+    answers: dict[int, Answer] = {}
+    all_answered = asyncio.Event()
+
+    def answer(record: Record, given: Answer) -> None:
+        assert record.offset not in answers, "answered twice"
+        answers[record.offset] = given
+        if isinstance(given, Done) and given.acked is not None:
+            given.acked()
+        if len(answers) == len(records):
+            all_answered.set()
+
+    await worker.handle(records, answer)
+    async with asyncio.timeout(10):
+        await all_answered.wait()
+    return [answers[record.offset] for record in records]
+
+
+async def test_a_code_arrives_at_the_address_in_its_record_and_counts_as_a_possible_duplicate(
+    bench: SenderBench,
+    start: Start,
+) -> None:
+    before = metrics.CALLS_WITHOUT_REDIS.labels("sms", "snapshot")._value.get()
+    (answer,) = await away(bench, start(), code())
+    (call,) = bench.provider.calls
+    assert (call.to, call.content.text) == (NUMBER, "Hallo Ada")
+    assert [event.kind for event in events(answer)] == [EventKind.POSSIBLE_DUPLICATE, EventKind.SENT]
+    assert {event.call for event in events(answer)} == {1}
+    assert metrics.CALLS_WITHOUT_REDIS.labels("sms", "snapshot")._value.get() == before + 1
+
+
+async def test_an_emptied_redis_counts_as_away(bench: SenderBench, start: Start) -> None:
+    worker = start()
+    bench.trips.epoch = None
+    await hand(bench, worker, code())
+    bench.clock.advance(2_000)
+    (answer,) = await hand(bench, worker, code())
+    assert shown(answer)[-1] == ("sent", "")
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        code(snapshot=None),
+        code(snapshot=Snapshot(START_MS - 300_000, NUMBER)),
+        code(priority=Priority.BULK),
+        code(channel=Channel.INAPP, snapshot=Snapshot(START_MS, "42")),
+        code(template="unknown"),
+    ],
+    ids=["without a snapshot", "with an old one", "bulk", "inbox", "of an unknown template"],
+)
+async def test_whatever_else_lies_in_the_lane_waits(bench: SenderBench, start: Start, waits: Delivery) -> None:
+    (answer,) = await away(bench, start(), waits)
+    assert isinstance(answer, Defer)
+    assert bench.provider.calls == []
+
+
+async def test_a_template_that_did_not_opt_in_waits(bench: SenderBench, start: Start) -> None:
+    bench.policy = replace(bench.policy, when_redis_is_down=WhenRedisIsDown.WAIT)
+    (answer,) = await away(bench, start(), code())
+    assert isinstance(answer, Defer) and bench.provider.calls == []
+
+
+async def test_once_redis_is_back_its_claim_is_there_before_anybody_looks_and_a_replay_sends_nothing(
+    bench: SenderBench,
+    start: Start,
+) -> None:
+    worker = start()
+    await away(bench, worker, code())
+    bench.trips.down = False
+    (answer,) = await hand(bench, worker, deliveries.single(event_id="another"))
+    assert shown(answer) == [("sent", "")]
+    key = keys.redis_claim("default", "42", keys.delivery_key("default/e/order-1", Channel.SMS))
+    assert bench.claims.entries[key].verdict is VerdictClass.SENT
+    (again,) = await bench.send(code())
+    assert isinstance(again, Done) and again.events == ()
+    assert len(bench.provider.calls) == 2
+
+
+async def test_a_copy_of_the_record_is_not_sent_while_no_claim_can_say_so(bench: SenderBench, start: Start) -> None:
+    worker = start()
+    await away(bench, worker, code())
+    (copy,) = await hand(bench, worker, code())
+    assert isinstance(copy, Done) and copy.events == ()
+    assert len(bench.provider.calls) == 1
+
+
+async def test_the_same_wish_accepted_twice_is_sent_once(bench: SenderBench, start: Start) -> None:
+    """Without Redis the door cannot tell a repeated Idempotency-Key."""
+    worker = start()
+    await away(bench, worker, code())
+    (second,) = await hand(bench, worker, code(offset=36))
+    assert shown(second) == [("suppressed", "duplicate_of")]
+    assert len(bench.provider.calls) == 1
+
+
+async def test_two_copies_that_come_together_make_one_call(bench: SenderBench, start: Start) -> None:
+    first, second = await away(bench, start(), code(), code())
+    assert sorted([type(first).__name__, type(second).__name__]) == ["Defer", "Done"]
+    assert len(bench.provider.calls) == 1
+
+
+async def test_a_provider_that_is_unwell_is_tried_again_without_redis_as_well(bench: SenderBench, start: Start) -> None:
+    worker = start()
+    bench.provider.script = [Outcome(Kind.RETRY, detail="status 503")]
+    (answer,) = await away(bench, worker, code())
+    assert shown(answer)[-1] == ("retrying", "provider_error")
+    later = next_delivery(done(answer).publish[0])
+    assert (later.call, later.tries, later.snapshot) == (2, 1, code().snapshot)
+    (sent,) = await hand(bench, worker, later)
+    assert shown(sent)[-1] == ("sent", "")
+    bench.trips.down = False
+    await hand(bench, worker, deliveries.single(event_id="another"))
+    (again,) = await bench.send(later)
+    assert isinstance(again, Done) and len(bench.provider.calls) == 3
+
+
+async def test_what_expired_meanwhile_is_not_sent(bench: SenderBench, start: Start) -> None:
+    (answer,) = await away(bench, start(), code(expires_at_ms=START_MS + 1_000))
+    assert shown(answer) == [("expired", "expired")]
+    assert bench.provider.calls == []
+
+
+async def test_no_more_goes_out_than_this_workers_part_of_the_reserved_slice(bench: SenderBench, start: Start) -> None:
+    bench.alone = [LocalTokens(Rate(2.0, 2), lambda: 0.5, bench.clock, _no_time(bench))]
+    codes = [code(f"e{number}") for number in range(6)]
+    worker = start()
+    await away(bench, worker, *codes)
+    assert len(bench.provider.calls) == 6
+    spent_s = (bench.clock.now_ms() - START_MS) / 1000 - 2
+    assert spent_s >= 5.9, "each of six waits for its turn, one a second"
+
+
+def _no_time(bench: SenderBench) -> Any:
+    async def pause(seconds: float) -> None:
+        bench.clock.advance(seconds * 1000)
+
+    return pause
+
+
+async def test_the_number_of_calls_without_a_claim_is_bounded_by_what_can_be_remembered(
+    bench: SenderBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.alone = [LocalTokens(Rate(1e9, 1_000_000), lambda: 1.0, bench.clock, _no_time(bench))]
+    worker = start()
+    worker._away._options = replace(worker._away._options, kept=3)
+    answers = await away(bench, worker, *(code(f"e{number}") for number in range(5)))
+    assert [type(one) for one in answers].count(Done) == len(bench.provider.calls) == 3

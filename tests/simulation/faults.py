@@ -47,6 +47,7 @@ _GAPS_OF = {
         "before_send",
         "after_send",
         "after_settle",
+        "after_fallback",
         "before_publish",
         "after_publish",
         "before_commit",

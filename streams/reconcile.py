@@ -27,6 +27,7 @@ from streams.callbacks import suppression_record
 SENT, UNCONFIRMED = EventKind.SENT.value, EventKind.UNCONFIRMED.value
 _MARKS = tuple(bytes([2 * len(state)]) + state.encode() for state in (SENT, UNCONFIRMED))
 """How Avro writes these states: nearly every other record is passed over unread."""
+NO_WORD = "no report came in time"
 ROWS_AT_ONCE = 8
 
 
@@ -142,7 +143,7 @@ class Reconcile:
         if delivery.state == UNCONFIRMED:
             return Done()
         metrics.RECONCILED.labels(provider, UNCONFIRMED).inc()
-        return Done(events=(_event(quiet, delivery, EventKind.UNCONFIRMED, self._clock.now_ms()),))
+        return Done(events=(_event(quiet, delivery, EventKind.UNCONFIRMED, self._clock.now_ms(), NO_WORD),))
 
     def _barred(self, quiet: _Quiet, report: Report) -> tuple[Outgoing, ...]:
         """The suppression of an address that bounced, where the answer carries our reference: it names the address."""

@@ -75,6 +75,8 @@ def _in_short(facts: Facts, status: str, deliveries: list[DeliveryView]) -> str:
         return " ".join((words.WAITS_IN_CAMPAIGN, words.CAMPAIGNS[facts.campaign]))
     if status == EventKind.SENT and all(one.channel == Channel.INAPP for one in deliveries if one.state == status):
         return words.IN_INBOX_SHORT
+    if status == EventKind.UNCONFIRMED and any(one.sent_at_ms for one in deliveries if one.state == status):
+        return words.NO_WORD_SHORT
     reason = next((one.reason for one in deliveries if one.state == status), "")
     reason = reason or (facts.slot.reason if facts.slot is not None and not deliveries else "")
     return " ".join(filter(None, (words.STATES[status], words.REASONS[Reason(reason)].why)))
@@ -184,11 +186,11 @@ def _delivery(facts: Facts, one: DeliveryView) -> Iterator[str]:
 
 def _called(facts: Facts, one: DeliveryView) -> Iterator[str]:
     """Of a call that was made: when it was taken, or why it was not repeated."""
-    if one.state == EventKind.SENT and one.sent_at_ms:
+    if one.state in (EventKind.SENT, EventKind.UNCONFIRMED) and one.sent_at_ms:
         at = moment(one.sent_at_ms, facts.zone)
         taken = f"The provider {one.provider or 'of this channel'} took it at {at}."
         yield words.IN_INBOX.format(at=at) if one.channel == Channel.INAPP else taken
-    if one.state == EventKind.UNCONFIRMED and facts.policy and facts.policy.on_unknown is OnUnknown.RISK_LOSS:
+    elif one.state == EventKind.UNCONFIRMED and facts.policy and facts.policy.on_unknown is OnUnknown.RISK_LOSS:
         yield words.RATHER_NOT_TWICE
 
 

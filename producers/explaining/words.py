@@ -147,7 +147,9 @@ REASONS: Mapping[Reason, Words] = {
     ),
     Reason.BAD_REQUEST: Words("request is not valid", "What was asked for is not valid.", _WRITE_TO_TEAM),
     Reason.CANCELLED_BY_CALLER: Words("cancelled by the caller", "The team that asked for it cancelled it."),
-    Reason.DROPPED_BY_OPERATOR: Words("dropped by an operator", "It was held back, and an operator decided to drop it."),
+    Reason.DROPPED_BY_OPERATOR: Words(
+        "dropped by an operator", "It was held back, and an operator decided to drop it."
+    ),
     Reason.CAMPAIGN_CANCELLED: Words("campaign was cancelled", "Its campaign was cancelled."),
     Reason.EXPIRED: Words("expired", "Its time had passed before it could be sent.", "The team can send it again."),
     Reason.INTERNAL_ERROR: Words("fault of ours", "A fault in our own software stopped it.", _OPERATOR),
@@ -254,5 +256,6 @@ WAITS_IN_CAMPAIGN = "It waits for its turn in its campaign; nothing was sent yet
 RATHER_NOT_TWICE = "The template would rather lose a message than send it twice, so the call was not repeated."
 IN_INBOX = "It lies in the inbox of the app since {at}."
 IN_INBOX_SHORT = "It was put into the person's inbox in the app."
+NO_WORD_SHORT = "It was sent: the provider accepted it, and no report came in time of whether it arrived."
 REDIS_AWAY = "Nothing is sent while Redis cannot be used; everything waits and goes on by itself."
 REDIS_AWAY_SENDS = "This template is sent all the same while Redis cannot be used, at a lower rate."

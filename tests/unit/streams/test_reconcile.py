@@ -94,8 +94,8 @@ UNCONFIRMED = [("unconfirmed", "push/00c0ffee", 1, 2, "m-1")]
 async def test_a_delivery_without_a_word_for_an_hour_is_told_as_unconfirmed_of_its_newest_call() -> None:
     answer = await Bench().hears()
     assert told(answer) == UNCONFIRMED
-    assert isinstance(answer, Done) and [(e.tenant, e.row, e.event.slot) for e in answer.events] == [
-        ("default", ADDRESS.row, ADDRESS.slot)
+    assert isinstance(answer, Done) and [(e.tenant, e.row, e.event.slot, e.event.detail) for e in answer.events] == [
+        ("default", ADDRESS.row, ADDRESS.slot, "no report came in time")
     ]
 
 

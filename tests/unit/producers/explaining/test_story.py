@@ -230,6 +230,15 @@ def test_a_template_that_would_rather_lose_than_repeat_says_why_nothing_followed
     assert "so the call was not repeated." in text
 
 
+def test_who_was_sent_to_and_never_heard_of_is_told_from_whom_nobody_knows_to_have_been() -> None:
+    silence = event(EventKind.UNCONFIRMED, 50, call=1, provider="texter", detail="no report came in time")
+    once = replace(CODE, on_unknown=OnUnknown.RISK_LOSS)
+    text = told(facts([delivery("unconfirmed", calls=1, sent_at_ms=NINE_MS)], [silence], policy=once))
+    assert text.startswith("It was sent: the provider accepted it, and no report came in time")
+    assert "took it at 2026-11-30 09:00:00 UTC" in text
+    assert "so the call was not repeated" not in text
+
+
 def test_what_the_log_says_nothing_of_was_not_begun_even_if_the_row_cannot_be_read() -> None:
     away = (Missing(Source.ROW, "nobody owns it"), Missing(Source.REDIS, "it does not answer"))
     text = told(facts(providers={}, missing=away))

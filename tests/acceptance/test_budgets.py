@@ -9,15 +9,18 @@ from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
+import redis.asyncio
 
+from consumers.prices import MICROS
 from consumers.spend import BLOCKS
 from tests.acceptance import deployment as deployments
 from tests.acceptance import people
 from tests.acceptance.conftest import TEMPLATES
+from tests.acceptance.deployment import Deployment
 from tests.acceptance.world import SMS, World
 
 SIZE, PAID = 3_000, 1_200
-PRICE = Decimal("0.07")
+PRICE, PUSH_PRICE = Decimal("0.07"), Decimal("0.01")
 LIMITS = {"push_per_s": 100, "push_burst": 20, "sms_per_s": 400, "sms_burst": 40}
 ANSWER_MS = 50
 CALLS_AT_ONCE = 256
@@ -25,11 +28,11 @@ CALLS_AT_ONCE = 256
 MONEY = """
 [tenants.default]
 time_zone = "{zone}"
-budget_per_day = {{ sms = {budget} }}
+budget_per_day = {{ sms = {budget}, push = 100 }}
 """
 PRICED = deployments.QUICK.replace(
     "rate_per_s = {sms_per_s}", "prices = {{ DE = 0.07, default = 9.5 }}\nrate_per_s = {sms_per_s}"
-)
+).replace("rate_per_s = {push_per_s}", "prices = {{ default = 0.01 }}\nrate_per_s = {push_per_s}")
 
 
 @pytest.mark.long
@@ -55,6 +58,11 @@ async def test_a_campaign_stops_at_the_budget_with_a_worker_killed_amid_it(
                 told = await world.until_finished(campaign)
                 await _judge(world, campaign, users, told)
                 await _a_code_waits_for_tomorrow(world, zone)
+                alert = await world.notify(users[0], "alert", params={"text": "x"}, to=people.to_device(users[0]))
+                await world.until_status(alert, "sent", "delivered")
+            book = await world.ledger(SMS)
+            assert 0 <= await _paid(found, "sms", PRICE) - book["sends"] <= PAID // BLOCKS + book["max_in_flight"]
+            assert await _paid(found, "push", PUSH_PRICE) == 1, "who stopped in order kept the rest of a block"
 
 
 async def _judge(world: World, campaign: str, users: list[str], told: dict[str, dict[str, int]]) -> None:
@@ -68,6 +76,14 @@ async def _judge(world: World, campaign: str, users: list[str], told: dict[str, 
     assert sum(outcomes.values()) == SIZE and set(outcomes) <= {"sent", "delivered", "suppressed", "unconfirmed"}
     assert SIZE - sum(count > 0 for count in sends) - outcomes["suppressed"] <= outcomes.get("unconfirmed", 0)
     assert outcomes.get("unconfirmed", 0) <= CALLS_AT_ONCE
+
+
+async def _paid(found: Deployment, channel: str, price: Decimal) -> Decimal:
+    """How many messages the account says were paid, or drawn by somebody who died."""
+    async with redis.asyncio.Redis.from_url(found.redis_url) as client:
+        [key] = [key async for key in client.scan_iter(match=f"{{spend:*:{channel}:*")]
+        drawn, returned = await client.hmget(key, ["d", "r"])  # type: ignore[misc]
+    return Decimal(int(drawn) - int(returned)) / MICROS / price
 
 
 async def _a_code_waits_for_tomorrow(world: World, zone: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.breaker import BreakerOptions
 from consumers.lane_worker import LaneWorker
 from consumers.providers.contract import Call
 from consumers.render import Renderer
@@ -131,6 +132,7 @@ async def test_everybody_without_a_live_device_gets_one_text_message_and_nobody_
     (tmp_path / "welcome" / "push.de.j2").write_text("{% block text %}Hallo {{ name }}{% endblock %}")
     crew.renderer = Renderer(tmp_path, {"default": "de"})
     crew.budget = RetryBudget(share=1.0)  # else most would wait, with a try left
+    crew.breaking = BreakerOptions(least=10_000)  # so would they, were the provider doubted
     many = [one for number in range(PEOPLE) for one in person(fates, rng, number)]
     rng.shuffle(many)
     died, passed = asyncio.Event(), 0

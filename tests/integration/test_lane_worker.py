@@ -60,6 +60,7 @@ class Crew:
         self.provider = ScriptedProvider(name=uuid.uuid4().hex)
         self.trips = RedisTrips(redis, "send")
         self.budget = RetryBudget()
+        self.breaking = breaker.BreakerOptions()
 
     def worker(
         self, seed: int, gap: Gap | None = None, rate: limits.Rate = RATE, options: WorkerOptions = OPTIONS
@@ -79,7 +80,7 @@ class Crew:
             limits.LimitOptions(),
         )
         name = self.provider.name
-        seat = Seat(self.provider, breaker.Breaker(name, breaker.BreakerOptions()), Throttle(name), pocket, 256)
+        seat = Seat(self.provider, breaker.Breaker(name, self.breaking), Throttle(name), pocket, 256)
         judge = OutcomeJudge(CLOCK, random.Random(seed), self.budget)
         quiet, uncapped = QuietHours({}, {}), CapRules({}, {})
         rules = Rules(POLICIES, self.renderer, _running, judge.judge, quiet, uncapped)

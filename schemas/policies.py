@@ -313,6 +313,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "when_redis_is_down": ("when_redis_is_down", _choice(WhenRedisIsDown)),
 }
 """Key in the file -> field of TemplatePolicy and how it is read."""
+KEYS = tuple(_READERS)
 
 
 def _line_of(text: str, key: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from deploy import reference, sections
+from schemas import policies
 from tests.tidy.house import ROOT
 
 TAKEN_WHOLE = {"QuietHours", "Caps"}
@@ -34,3 +35,8 @@ def test_every_setting_is_used() -> None:
 
 def test_no_page_says_of_a_setting_that_it_has_no_effect() -> None:
     assert "without effect in this" not in " ".join(reference.pages()["settings.md"].split())
+
+
+def test_every_key_of_a_template_is_explained() -> None:
+    section = (ROOT / "docs/operating.md").read_text().partition("## A template's settings")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(policies.KEYS)

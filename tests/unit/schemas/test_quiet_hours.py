@@ -102,6 +102,7 @@ def test_a_template_wins_over_its_tenant_and_transactional_goes_at_any_hour() ->
 
 
 def test_whose_zone_nobody_knows_sleeps_when_the_tenant_does() -> None:
+    """N32"""
     nights = QuietHours({"shop": NIGHT}, {"shop": "Asia/Tokyo"}).of("shop", OFFER)
     at_ms, morning = ms("2026-07-01T14:00"), ms("2026-07-01T23:00")
     assert [nights.until_ms(zone, at_ms) for zone in ("", "Mars/Olympus", "Asia/Tokyo", "UTC")] == [morning] * 3 + [0]

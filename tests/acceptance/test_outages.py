@@ -19,8 +19,10 @@ import aiohttp
 import pytest
 
 from deploy import surroundings
+from schemas.messages import Channel, Priority
 from tests.acceptance import deployment as deployments
 from tests.acceptance import own_stack, people
+from tests.acceptance.broker import ToWrite
 from tests.acceptance.conftest import TEMPLATES
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.own_stack import OwnStack
@@ -32,6 +34,8 @@ OPTED_OUT = 50
 AWAY_S = 60.0
 BROKER_AWAY_S = 90.0
 BACK_WITHIN_S = 60.0
+CODE_WITHIN_S = 15.0
+"""What a person waits for a login code, on a machine that does much else; Redis must be away for 2 s of it first."""
 REDIS, LOG = surroundings.REDIS_TRUSTED, surroundings.LOG_ANSWERS
 NEEDS_REDIS = (
     "route-requests",
@@ -86,6 +90,29 @@ async def test_a_minute_without_redis_delays_and_loses_nothing(world: World, sta
     await sent.all_arrived()
 
 
+async def test_a_minute_without_redis_holds_up_no_login_code_whose_template_says_so_and_everything_else(
+    world: World, stack: OwnStack
+) -> None:
+    """Anna was written to a moment before, Bob as well, and has opted out; strangers bring their numbers."""
+    codes = Codes(world)
+    anna, bob = await codes.people()
+    stack.kill_redis()
+    gone_s = time.monotonic()
+    waiting = [await codes.ask("code", codes.word("waits")) for _ in range(5)]
+    barred = await codes.ask("login", codes.word("barred"), user=bob, to=people.to_phone(bob))
+    arrived = [asyncio.create_task(codes.arrives(await codes.ask("login", codes.word("known"), user=anna)))]
+    while time.monotonic() < gone_s + AWAY_S - CODE_WITHIN_S:
+        arrived.append(asyncio.create_task(codes.arrives(await codes.ask("login", codes.word("stranger")))))
+        await asyncio.sleep(1)
+    await asyncio.gather(*arrived)
+    await asyncio.sleep(max(0.0, gone_s + AWAY_S - time.monotonic()))
+    assert set((await codes.calls([*waiting, barred])).values()) == {(0, 0)}, "somebody was called without a look"
+    stack.start_redis()
+    await until_all_work(world)
+    await codes.all_told(waiting, barred)
+    await codes.replayed()
+
+
 async def test_a_broker_away_for_longer_than_a_write_may_take_delays_and_loses_nothing(
     world: World, stack: OwnStack
 ) -> None:
@@ -125,6 +152,67 @@ async def test_a_redis_set_back_by_some_seconds_learns_again_what_it_forgot(worl
     await world.until_read("forward")
     await world.until_read("work sms.transactional")
     assert await world.calls(SMS, [waiting]) == {waiting: (1, 0)}, "the refused first call only"
+
+
+@dataclass
+class Codes:
+    """Singles by SMS, by their Idempotency-Keys."""
+
+    world: World
+    ids: dict[str, str] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def word(self, what: str) -> str:
+        return self.world.name(f"{what}{next(self.numbers)}")
+
+    async def people(self) -> tuple[str, str]:
+        """Two who were read a moment ago; the second does not want to be written to."""
+        world, (anna, bob) = self.world, (self.world.name(name) for name in ("anna", "bob"))
+        for user, wishes in ((anna, []), (bob, [{"channel": "sms", "kind": "*"}])):
+            await world.user(user, phone=people.phone(user), opt_outs=wishes)
+            told = self.ids[await self.ask("login", self.word("before"), user=user)]
+            await world.until_status(told, "suppressed" if wishes else "delivered")
+        self.ids.clear()
+        return anna, bob
+
+    async def ask(self, template: str, key: str, user: str = "", **to: Any) -> str:
+        """Asks for one, by a stranger who brings their number where no user is named; its key."""
+        brought = to.get("to") if user else people.to_phone(key)
+        body = {"user_id": user or key, "template": template, "params": {"code": "1"}}
+        body |= {"to": brought} if brought else {}
+        answer = await self.world.ask("POST", "/v1/notifications", json=body, headers={"Idempotency-Key": key})
+        assert answer.status == 202, answer
+        self.ids[key] = answer.body["notification_id"]
+        return key
+
+    async def arrives(self, key: str) -> None:
+        """Within seconds of the answer."""
+
+        async def look() -> int:
+            return (await self.calls([key]))[people.sms_key(key)][1]
+
+        await self.world.until(look, lambda sends: sends == 1, f"{key} arrives", CODE_WITHIN_S)
+
+    async def calls(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        return await self.world.calls(SMS, map(people.sms_key, keys))
+
+    async def all_told(self, waited: list[str], barred: str) -> None:
+        """Everything arrived once and says so; what went out without a look says that it may have gone twice."""
+        for key, one in self.ids.items():
+            [told] = (await self.world.until_status(one, "suppressed", "sent", "delivered"))["deliveries"]
+            assert (told["state"] == "suppressed") == (key == barred), (key, told)
+            assert bool(told.get("possible_duplicate")) == (key not in (*waited, barred)), (key, told)
+        sends = await self.calls(self.ids)
+        assert {key: sent for key, (_, sent) in sends.items() if sent != 1} == {people.sms_key(barred): 0}
+
+    async def replayed(self) -> None:
+        """Claims that were written afterwards keep a copy from being sent, as any other."""
+        world, lane = self.world, self.world.topics.lane(Channel.SMS, Priority.TRANSACTIONAL)
+        before = await self.calls(self.ids)
+        written = await world.records(lane)
+        await world.write(lane, *(ToWrite(one.value, one.key, one.headers) for one in written))
+        await world.until_read("work sms.transactional")
+        assert await self.calls(self.ids) == before
 
 
 @dataclass

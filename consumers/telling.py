@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 from consumers import claims, verdicts, wishes
 from consumers.claims import Answer, Entry, Settled, Taken
-from consumers.fallbacks import Found, Question, Standing
+from consumers.fallbacks import Found, Question, Standing, may_wait_too_long
 from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
 from consumers.settling import Settlement, Settling
@@ -26,6 +26,9 @@ from schemas.reasons import ParkReason, Reason
 from schemas.records import Defer, Done
 
 log = logging.getLogger(__name__)
+
+SIBLING_PAUSE_MS = 1_000
+"""Who could turn to another channel but for a sibling that is being called asks again so soon."""
 
 _sent = lru_cache(metrics.SENT.labels)
 _age = lru_cache(metrics.AGE_AT_SEND_SECONDS.labels)
@@ -125,13 +128,14 @@ class Teller:
         """Another channel has taken its place, or its own was given up by a sibling: it is not called any more."""
         now_ms = self._clock.now_ms()
         fell_back = Verdict(EventKind.SUPPRESSED, now_ms, Reason.FELL_BACK)
+        unavailable = Verdict(EventKind.FAILED, now_ms, Reason.PROVIDER_UNAVAILABLE)
         if sending.standing is Standing.STARTED_HERE:  # and its end was not kept before somebody died
-            self.stop(sending, Verdict(EventKind.FAILED, now_ms, Reason.PROVIDER_UNAVAILABLE))
+            self.stop(sending, unavailable)
         elif sending.standing is Standing.STARTED_ELSEWHERE:
             self.stop(sending, fell_back)
         else:
-            pause_ms = self._options.store_pause_ms
-            self._turn(sending, wishes.given_up(sending), fell_back, lambda _: self.defer([sending], pause_ms))
+            turned = unavailable if may_wait_too_long(sending.delivery) else fell_back
+            self._turn(sending, wishes.given_up(sending), turned, lambda _: self.defer([sending], SIBLING_PAUSE_MS))
 
     def defer(self, waiting: Sequence[Sending], pause_ms: int) -> None:
         """All of them again after a pause."""
@@ -195,7 +199,7 @@ class Teller:
 
     def _turn(self, sending: Sending, question: Question, turned: Verdict, otherwise: Callable[[int], None]) -> None:
         """Asks whether another channel takes its place. turned: how it ends then. otherwise: what happens else, told
-        how many ms are left until it may.
+        in how many ms to ask again; 0: not sooner than it would.
         """
 
         def answered(found: Found) -> None:
@@ -205,7 +209,7 @@ class Teller:
             elif found.standing is Standing.STARTED_ELSEWHERE:
                 self.stop(sending, Verdict(EventKind.SUPPRESSED, turned.at_ms, Reason.FELL_BACK))
             else:
-                otherwise(found.left_ms)
+                otherwise(SIBLING_PAUSE_MS if found.standing is Standing.GIVEN_UP else found.left_ms)
 
         sending.is_ending = True
         self._settling.ask(question, sending, answered)

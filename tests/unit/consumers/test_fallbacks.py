@@ -117,7 +117,7 @@ class TestSeveralDevices:
         assert followed(await bench.send(tablet)) == []
         bench.claims.entries[bid_for(phone).claim_key] = under_way._replace(given_back=True)
         last = await bench.send(phone)
-        assert shown(last[0]) == [("suppressed", "fell_back")] and next_of(last[0]) == ["sms"]
+        assert shown(last[0]) == [("failed", "provider_unavailable")] and next_of(last[0]) == ["sms"]
         assert len(bench.provider.calls) == 1
 
     async def test_who_claimed_after_it_had_started_makes_no_call(self, bench: SenderBench) -> None:
@@ -329,6 +329,21 @@ class TestAProviderThatIsAway:
         answers = await bench.send(*(next_delivery(done(answer).publish[0]) for answer in waits))
         reasons = sorted(shown(answer)[0][1] for answer in answers)
         assert reasons == ["fell_back", "provider_unavailable"] and followed(answers) == ["sms.transactional"]
+
+    async def test_who_has_waited_long_enough_asks_again_soon_while_a_sibling_is_being_called(
+        self, bench: SenderBench
+    ) -> None:
+        bench.breaker.state = DOWN
+        (waits,) = await bench.send(push(PHONE))
+        bench.clock.advance(30_000)
+        bid = bid_for(push(TABLET))
+        bench.claims.entries[bid.claim_key] = bench.claims.fresh(bid)
+        again = next_delivery(done(waits).publish[0])
+        (answer,) = await bench.send(again)
+        assert deferred_ms(answer, bench.clock) == 1_000
+        bench.claims.entries[bid.claim_key] = bench.claims.fresh(bid)._replace(given_back=True)
+        (turned,) = await bench.send(again)
+        assert shown(turned) == [("failed", "provider_unavailable")] and next_of(turned) == ["sms"]
 
     async def test_a_worker_that_dies_after_it_has_started_leaves_it_to_the_next_look(self, bench: SenderBench) -> None:
         bench.breaker.state = DOWN

@@ -288,8 +288,7 @@ def _quiet_hours(key: str, value: Any) -> QuietWindow | Literal["off"]:
 
 
 def _caps(key: str, value: Any) -> dict[str, int]:
-    ways = {"day"}
-    if not isinstance(value, dict) or not value.keys() <= ways or not all(_is_count(count) for count in value.values()):
+    if not isinstance(value, dict) or value.keys() != {"day"} or not _is_count(value["day"]):
         raise _Wrong(key, f"{key}: {value!r}; write how many one user may get a day, like {{ day = 3 }}")
     return dict(value)
 

@@ -15,6 +15,8 @@ from schemas.reasons import Reason
 _ADDRESSES = re.compile(r"[^\s<>\"']+@[^\s<>\"']+|\+?\d[\d\s()-]{6,}\d|[A-Za-z0-9_:+/=-]{32,}")
 """Mail addresses, phone numbers, and what may be a token."""
 HIDDEN = "(hidden)"
+_NAMES_ANOTHER = frozenset({Reason.LOOKALIKE, Reason.IN_DIGEST, Reason.DUPLICATE_OF, Reason.DUPLICATE_RECIPIENT})
+"""Of these the detail is ours, and names another notification."""
 LINES_MOST = 40
 """More than so many are cut in the middle: nobody reads them."""
 
@@ -104,7 +106,7 @@ def _why(event: StatusEvent) -> str:
 
 
 def _in_brackets(event: StatusEvent) -> str:
-    text = masked(event.detail)
+    text = event.detail if event.reason in _NAMES_ANOTHER else masked(event.detail)
     return f" ({text})" if text else ""
 
 

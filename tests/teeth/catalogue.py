@@ -18,6 +18,7 @@ from tests.teeth import (
     providers,
     silence,
     steering,
+    too_much,
 )
 from tests.teeth.patch import Patch
 
@@ -37,4 +38,5 @@ PATCHES: tuple[Patch, ...] = (
     *providers.PATCHES,
     *silence.PATCHES,
     *steering.PATCHES,
+    *too_much.PATCHES,
 )

@@ -139,6 +139,7 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
         ('channels = ["push"]\nexpires = "0m"', 2, '"30m", "20h" or "3d"'),
         ('channels = ["push"]\nexpires = "22d"', 2, '"21d"'),
         ('channels = ["push"]\n# caps\ncaps = { day = 0 }', 3, "{ day = 3 }"),
+        ('channels = ["push"]\ncaps = {}', 2, "{ day = 3 }"),
         ('channels = ["push"]\n[caps]\nweek = 3', 2, "{ day = 3 }"),
         ('channels = ["push"]\ncaps.day = true', 2, "{ day = 3 }"),
         ('channels = ["push"]\ncontent_check = "none"', 2, "template, params, off"),

@@ -105,6 +105,13 @@ def test_what_a_provider_says_is_shown_without_addresses_and_tokens() -> None:
     assert "example.org" not in text and "1234567" not in text and "fOb4" not in text
 
 
+def test_a_lookalike_names_the_message_that_is_in_its_way() -> None:
+    other = "ngmywiyjsg4zgklrtfyyc4mcv3fk7oxyabcd"
+    held = event(EventKind.HELD, 900, hop=1, reason="lookalike", detail=f"like {other}")
+    text = told(facts([delivery("held", reason="lookalike")], [held]))
+    assert f"(like {other})" in text
+
+
 def test_with_the_provider_refusing_our_account_support_knows_whom_to_call() -> None:
     waits = delivery("retrying", reason="provider_config", waits_until_ms=NINE_MS + 60_000)
     refuses = {**WELL, "texter": ProviderView(ProviderState.REFUSES_US, 42_000)}

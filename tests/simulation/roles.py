@@ -78,6 +78,9 @@ from tests.simulation.standins import GroupLeadership, Pages, StatusMember
 from tests.simulation.vendor import Client
 
 SERVED = frozenset(PROVIDERS)
+ENTRY_EPOCHS = {
+    topic: keys.log_epoch("here", topic) for topic in (TOPICS.requests("default"), TOPICS.requests_bulk("default"))
+}
 PROGRESS_S, LOOK_S = 0.5, 0.5
 WINDOW = Window(least_s=1.0, most_s=2.5)
 Role = Callable[["Ground"], Coroutine[Any, Any, None]]
@@ -265,7 +268,9 @@ async def dispatch(ground: Ground) -> None:
         clock,
         Ticks(producer, TOPICS, PARTITIONS, clock),
         HeldRelease(campaigns, letting_go, producer, TOPICS, clock, ground.gap),
-        Digests(campaigns, letting_go, marks, Entries({}, IDS), POLICIES, producer, TOPICS, clock, ground.gap),
+        Digests(
+            campaigns, letting_go, marks, Entries(ENTRY_EPOCHS, IDS), POLICIES, producer, TOPICS, clock, ground.gap
+        ),
         DispatchOptions(look_every_s=LOOK_S),
         gap=ground.gap,
     )

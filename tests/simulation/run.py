@@ -12,7 +12,7 @@ from typing import Any
 from consumers.limits import Rate
 from schemas.messages import Channel
 from schemas.records import Record
-from tests.simulation import checkers, faults, nights, workload
+from tests.simulation import chats, checkers, faults, nights, workload
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Trouble, Window
 from tests.simulation.happened import Happened, places
@@ -68,6 +68,7 @@ class _Run:
         seed, rates, story = rng.random(), _rates(rng), workload.drawn(rng)
         # Drawn apart: a seed without a night is the run that it was before there were any.
         quiet = nights.fall(random.Random(f"the nights of {self.result.seed}"), story)
+        chats.begin(random.Random(f"the chats of {self.result.seed}"), story)
         site = Site(loop, random.Random(seed), rates, quiet)
         expected = {one.id: [address for address, _ in places(one)] for one in story.campaigns}
         deployment = Deployment(site)
@@ -139,6 +140,8 @@ def _is_done(happened: Happened) -> bool:
     if any(vendor.reports_to_come for vendor in happened.site.vendors.values()):
         return False
     if not all(truth.is_finished(*address) for _, address, _ in story.addresses):
+        return False
+    if chats.unfinished(happened):
         return False
     if happened.site.groups.behind(lambda topic, partition: happened.site.log.ends(topic, partition)[1]):
         return False  # poison may still lie there, or a delivery whose caller died: its lease has to run out

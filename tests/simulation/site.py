@@ -40,6 +40,8 @@ TIERS = {"10s": 1_500, "1m": 5_000, "10m": 15_000}
 LADDER = LadderOptions(tries_most=4, base_ms=300, cap_ms=6_000, tiers=TIERS)
 PROVIDERS = {Channel.EMAIL: "mailer", Channel.SMS: "texter"}
 
+CHAT = "comment"
+"""The template whose messages go out as one."""
 _EMAIL, _SMS = (Channel.EMAIL,), (Channel.SMS,)
 POLICIES: Policies = {
     policy.name: replace(policy, content_check=ContentCheck.OFF)  # the few people get the same again and again
@@ -50,6 +52,7 @@ POLICIES: Policies = {
         TemplatePolicy("alert", MessageClass.MARKETING, _SMS, fallback=_EMAIL),
         TemplatePolicy("both", MessageClass.MARKETING, (Channel.EMAIL, Channel.SMS)),
         TemplatePolicy("once", MessageClass.MARKETING, _EMAIL, on_unknown=OnUnknown.RISK_LOSS),
+        TemplatePolicy(CHAT, MessageClass.MARKETING, _EMAIL, digest_ms=3_000),
     )
 }
 CAP_RULES = CapRules({}, {})
@@ -101,6 +104,9 @@ def renderer() -> Renderer:
     for policy in POLICIES.values():
         (folder / policy.name).mkdir()
         for channel in PROVIDERS:
-            text = "{% block subject %}News{% endblock %}{% block text %}Hello {{ name }}{% endblock %}"
+            said = "{{ name }}" if policy.name == CHAT else "Hello {{ name }}"
+            text = "{% block subject %}News{% endblock %}{% block text %}" + said + "{% endblock %}"
             (folder / policy.name / f"{channel}.en.j2").write_text(text)
+            many = "{% for item in items %}{{ item.name }} {% endfor %}"
+            (folder / policy.name / f"{channel}.digest.en.j2").write_text(text.replace(said, many))
     return Renderer(folder, {"default": "en"})

@@ -13,7 +13,7 @@ from schemas.messages import CampaignControl, CampaignOrder, NotificationRequest
 from schemas.records import Outgoing
 from schemas.stores import Profile
 from tests.doubles import campaigns
-from tests.simulation.site import POLICIES, TOPICS, Site
+from tests.simulation.site import CHAT, POLICIES, TOPICS, Site
 
 TENANT = "default"
 PEOPLE = 90
@@ -214,7 +214,7 @@ def _accept_single(site: Site, story: Story, single: Single) -> None:
         single.event_id,
         single.user_id,
         single.template,
-        params='{"name": "you"}',
+        params=f'{{"name": "{single.event_id if single.template == CHAT else "you"}"}}',
         priority=single.priority,
         send_at_ms=now_ms + single.waits_ms if single.waits_ms else 0,
         accepted_at_ms=now_ms,

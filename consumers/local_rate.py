@@ -46,7 +46,7 @@ class LocalTokens:
             if count:
                 self._level -= count
                 return [Token(NEVER_S, 1) for _ in range(count)]
-            per_s = self._rate.per_s * self._share()
+            per_s = self._per_s()
             missing_s = max(LEAST_S, (1 - self._level) / per_s) if per_s else AGAIN_S
             if self._clock.steady_s() + missing_s > give_up_s:
                 return []
@@ -62,10 +62,13 @@ class LocalTokens:
         """Nothing is left from the last time that nobody could be asked."""
         self._level, self._filled_s = 0.0, None
 
+    def _per_s(self) -> float:
+        return self._rate.per_s * self._share()
+
     def _fill(self) -> None:
         """At least one fits, or a small share would never get any."""
         now_s, share = self._clock.steady_s(), self._share()
         if self._filled_s is not None:
             room = max(1.0, self._rate.burst * share)
-            self._level = min(room, self._level + (now_s - self._filled_s) * self._rate.per_s * share)
+            self._level = min(room, self._level + (now_s - self._filled_s) * self._per_s())
         self._filled_s = now_s

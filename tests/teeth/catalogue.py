@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.teeth import (
+    away,
     digests,
     facing_across,
     facing_in,
@@ -26,6 +27,7 @@ PATCHES: tuple[Patch, ...] = (
     *facing_in.PATCHES,
     *facing_across.PATCHES,
     *facing_out.PATCHES,
+    *away.PATCHES,
     *digests.PATCHES,
     *fallbacks.PATCHES,
     *ground.PATCHES,

@@ -57,6 +57,7 @@ async def next_event(stream: ClientResponse) -> tuple[str, int, dict[str, Any]]:
 
 
 async def test_the_same_message_twice_is_one_message_and_one_unread(people: People, client: Client) -> None:
+    """N49."""
     for _ in range(2):
         await people.inbox.put(message(people))
     shown = await call(client, "GET", INBOX)
@@ -78,6 +79,7 @@ async def test_one_broken_inbox_does_not_spoil_the_messages_that_share_its_round
 async def test_a_read_message_is_read_on_every_connection_and_stays_read_when_put_again(
     people: People, client: Client
 ) -> None:
+    """N49."""
     await people.inbox.put(message(people))
     async with client.get(INBOX + "/stream") as one, client.get(INBOX + "/stream") as other:
         assert [(await next_event(stream))[2]["unread"] for stream in (one, other)] == [1, 1]
@@ -88,6 +90,7 @@ async def test_a_read_message_is_read_on_every_connection_and_stays_read_when_pu
 
 
 async def test_who_reconnects_is_told_what_was_missed_and_the_true_count(people: People, client: Client) -> None:
+    """N49."""
     async with client.get(INBOX + "/stream") as stream:
         await next_event(stream)
         await people.inbox.put(message(people, 1))

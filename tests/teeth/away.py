@@ -1,0 +1,76 @@
+"""Ways to send while Redis is away that a customer would notice first: twice, to whom it must not be, too fast."""
+
+from __future__ import annotations
+
+from tests.teeth.patch import Patch
+
+_SENDERS = "tests/unit/consumers/test_without_redis.py::"
+_RATE = "tests/unit/consumers/test_local_rate.py::"
+_ROUTE = "tests/integration/streams/test_route_without_redis.py::"
+_STORY = "tests/unit/producers/explaining/test_story.py::"
+
+PATCHES: tuple[Patch, ...] = (
+    Patch(
+        name="goes on before the claims of calls made without Redis are written",
+        promise=2,
+        file="consumers/lane_worker.py",
+        old="                batch = self._unknown(batch)\n                await self._away.catch_up()\n",
+        new="                pass\n",
+        test=_SENDERS + "test_a_copy_of_the_record_is_not_sent_while_no_claim_can_say_so",
+        suffers="After an outage every login code of its last minute comes a second time.",
+    ),
+    Patch(
+        name="takes no count of calls made without Redis",
+        promise=2,
+        file="consumers/telling.py",
+        old="        doubted = verdicts.with_doubt(verdict)\n",
+        new="        doubted = verdict\n",
+        test=_SENDERS + "test_a_code_arrives_at_the_address_in_its_record_and_counts_as_a_possible_duplicate",
+        suffers="Who got a code twice is told by support that it went out once.",
+    ),
+    Patch(
+        name="sends everything while Redis is away",
+        promise=3,
+        file="consumers/without_redis.py",
+        old="    return is_urgent and opted_in and not",
+        new="    return is_urgent and not",
+        test=_SENDERS + "test_a_template_that_did_not_opt_in_waits",
+        suffers="People who opted out get whatever lies in a lane when Redis fails.",
+    ),
+    Patch(
+        name="goes by addresses of last week while Redis is away",
+        promise=3,
+        file="streams/snapshots.py",
+        old="now_ms - known.at_ms < self._options.fresh_ms",
+        new="now_ms >= known.at_ms",
+        test=_ROUTE + "test_what_was_known_five_minutes_ago_is_not_gone_by",
+        suffers="Codes go to the number that somebody gave back in the meantime.",
+    ),
+    Patch(
+        name="forgets an opt-out that was read a moment before Redis went away",
+        promise=3,
+        file="streams/snapshots.py",
+        old="        known = self._people.get((event.tenant, event.user_id))\n",
+        new="        known = None\n",
+        test=_ROUTE + "test_who_opted_out_when_last_read_is_not_reached_though_the_request_brings_an_address",
+        suffers="Who opted out of codes by SMS gets them whenever Redis is away.",
+    ),
+    Patch(
+        name="lets each worker use the whole slice while Redis is away",
+        promise=8,
+        file="consumers/local_rate.py",
+        old="        return self._rate.per_s * self._share()\n",
+        new="        return self._rate.per_s\n",
+        test=_RATE + "test_a_worker_without_a_part_of_the_lane_sends_nothing",
+        suffers="Eight workers send eight times the slice, and the provider blocks the account.",
+    ),
+    Patch(
+        name="shows support what a provider wrote, addresses and all",
+        promise=3,
+        file="producers/explaining/happened.py",
+        old='    return _ADDRESSES.sub(HIDDEN, text).strip().rstrip(".")',
+        new='    return text.strip().rstrip(".")',
+        test=_STORY + "test_what_a_provider_says_is_shown_without_addresses_and_tokens",
+        suffers="Telephone numbers of customers stand in tickets and chats.",
+    ),
+)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import aiohttp
 import pytest
+from redis.asyncio import Redis
 
 from deploy.simulators.faults import chance
 from deploy.simulators.ledger import short_hash
@@ -86,6 +88,7 @@ async def test_exactly_the_silent_are_marked_wherever_it_dies_and_a_late_report_
     world: World, traps: Traps, gap: str, passing: int
 ) -> None:
     users = [world.name(f"reader{number}") for number in range(300)]
+    sent_before, soon_before = await _counted(world)
     await world.faults(PUSH, silent=SILENT, late=LATE, late_ms=(AFTER_S + 8) * 1_000)
     traps.set(RECONCILE, Trap(gap, passing=passing))
     campaign = await world.campaign("news", people.readers(users))
@@ -107,6 +110,11 @@ async def test_exactly_the_silent_are_marked_wherever_it_dies_and_a_late_report_
     went = await _states(world, campaign)
     assert {user for user in users if "unconfirmed" in went[user]} == silent | late
     assert all(went[user][-1] == "delivered" for user in late)
+    await world.until(
+        lambda: _counted(world),
+        lambda seen: seen == (sent_before + len(users), soon_before + wanted["delivered"]),
+        "the delivery-rate alarm knows of each",
+    )
 
 
 async def test_nobody_is_marked_where_no_report_was_promised_and_who_can_be_asked_tells(world: World) -> None:
@@ -130,6 +138,18 @@ async def test_nobody_is_marked_where_no_report_was_promised_and_who_can_be_aske
     await world.until_status(unknown, "unconfirmed")
     await world.all_is_well()
     await world.until_status(unknown, "delivered")
+
+
+async def _counted(world: World) -> tuple[int, int]:
+    """(sent, delivered within ten minutes) by push, as status processes told Redis."""
+    sent = soon = 0
+    redis: Any = Redis.from_url(world.deployment.redis_url)
+    async with redis:
+        async for key in redis.scan_iter(match="share:{gateway/push}:d*"):
+            for field, count in (await redis.hgetall(key)).items():
+                sent += int(count) * field.endswith(b"s")
+                soon += int(count) * field.endswith(b"d")
+    return sent, soon
 
 
 async def _states(world: World, campaign: str) -> dict[str, list[str]]:

@@ -9,13 +9,13 @@ is kept between two records, so any number of them may wait, and a crash only as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
-from schemas.errors import Poison, Transient
+from schemas.errors import Poison
 from schemas.keys import Address
 from schemas.messages import DeliveryState, EventKind, StatusEvent, Suppression
 from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
@@ -109,21 +109,15 @@ class Reconcile:
         return self._options.reports.get(state.provider or "") if state.provider_id else None
 
     async def _settle(self, rows: Mapping[tuple[str, str], Sequence[_Quiet]], answer: AnswerTo) -> None:
-        """Answers all of these, a few rows at a time. Raises Transient when one could not be read."""
+        """Answers all of these, a few rows at a time. Raises Transient when one could not be read, or asked about."""
         places = asyncio.Semaphore(ROWS_AT_ONCE)
 
-        async def look(place: tuple[str, str], found: Sequence[_Quiet]) -> Transient | None:
-            try:
-                async with places:
-                    slots = await self._reads.row(*place)
-            except Transient as error:
-                return error
-            await asyncio.gather(*(self._answer(quiet, slots, answer) for quiet in found))
-            return None
+        async def look(place: tuple[str, str], found: Sequence[_Quiet]) -> None:
+            async with places:
+                slots = await self._reads.row(*place)
+            await _all_ended(self._answer(quiet, slots, answer) for quiet in found)
 
-        failed = [error for error in await asyncio.gather(*(look(*row) for row in rows.items())) if error]
-        if failed:
-            raise failed[0]
+        await _all_ended(look(*row) for row in rows.items())
 
     async def _answer(self, quiet: _Quiet, slots: Sequence[SlotView | None], answer: AnswerTo) -> None:
         delivery = _still(quiet, slots)
@@ -156,6 +150,13 @@ class Reconcile:
             reference.tenant, reference.channel, reference.address_hash, report.kind.value, provider, report.at_ms
         )
         return (suppression_record(self._topics.suppressions, value),)
+
+
+async def _all_ended(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Returns or raises only when all have ended: whoever is put off must not be answered as well."""
+    for ended in await asyncio.gather(*works, return_exceptions=True):
+        if ended is not None:
+            raise ended
 
 
 def _still(quiet: _Quiet, slots: Sequence[SlotView | None]) -> DeliveryView | None:

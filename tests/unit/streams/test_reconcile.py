@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from schemas import codec, keys
-from schemas.errors import Poison, Transient
+from schemas.errors import Poison, StoreDown, Transient
 from schemas.messages import DeliveryState, EventKind, Suppression
 from schemas.records import Answer, Defer, Done, Record
 from schemas.reports import Report, Silence, StatusApi
@@ -69,16 +70,22 @@ class Bench:
             self.reads.put("default", ADDRESS, SlotView(shown.state, "", "", "42", "welcome", START_MS, (shown,)))
         channels = {"push": ("gateway",), "sms": ("gateway", "texter")}
         options = ReconcileOptions(HOUR_MS, {"gateway": api}, channels)
-        self._handler = Reconcile(self.reads, IDS, TOPICS, self.clock, options)
+        self.handler = Reconcile(self.reads, IDS, TOPICS, self.clock, options)
         self.answers: dict[int, Answer] = {}
 
     async def hears(self, **changes: Any) -> Answer:
         return await self.reads_record(codec.encode(replace(SENT, **changes)))
 
     async def reads_record(self, value: bytes | None) -> Answer:
-        record = Record(TOPICS.state, 0, 1, b"key", value, (), START_MS)
-        await self._handler.handle([record], lambda record, answer: self.answers.update({record.offset: answer}))
-        return self.answers[1]
+        await self.handler.handle([self.record(value)], self.take)
+        return self.answers[0]
+
+    def record(self, value: bytes | None, offset: int = 0) -> Record:
+        return Record(TOPICS.state, 0, offset, b"key", value, (), START_MS)
+
+    def take(self, record: Record, answer: Answer) -> None:
+        assert record.offset not in self.answers
+        self.answers[record.offset] = answer
 
 
 def told(answer: Answer) -> list[tuple[str, str, int, int, str]]:
@@ -142,6 +149,27 @@ async def test_while_rows_cannot_be_read_nobody_is_judged() -> None:
     with pytest.raises(Transient):
         await bench.hears()
     assert bench.answers == {}
+
+
+class Away(Gateway):
+    """Whose pace is not known for one message, as Redis is away."""
+
+    async def ask(self, message_id: str) -> Report | Silence:
+        await asyncio.sleep(0)
+        if message_id == "m-1":
+            raise StoreDown("away")
+        await asyncio.sleep(0)
+        return self.told
+
+
+async def test_who_cannot_be_asked_about_now_comes_again_and_the_others_are_answered_once() -> None:
+    bench = Bench(Away())
+    records = [
+        bench.record(codec.encode(replace(SENT, provider_id=name)), at) for at, name in enumerate(("m-1", "m-2"))
+    ]
+    with pytest.raises(Transient):
+        await bench.handler.handle(records, bench.take)
+    assert {at: len(told(answer)) for at, answer in bench.answers.items()} == {1: 1}
 
 
 async def test_a_tombstone_is_passed_over_and_a_torn_record_is_poison() -> None:

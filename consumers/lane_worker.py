@@ -80,6 +80,7 @@ class LaneWorker:
         _check(options)
         self._rules = rules
         self._letters = letters
+        self._clock = clock
         self._options = options
         tally = Tally()
         guards = Guards(stores.caps, stores.lookalikes, rules.caps, ids, clock)
@@ -156,6 +157,7 @@ class LaneWorker:
 
     async def _send(self, batch: list[Sending]) -> None:
         """Steps 2 to 4 for all together; whoever the claim sends back to the checks goes round again."""
+        began_s = self._clock.steady_s()
         try:
             if self._away.has_notes():
                 batch = self._unknown(batch)
@@ -171,7 +173,7 @@ class LaneWorker:
         except StoreDown as error:
             waiting = [sending for sending in batch if sending.is_undecided()]
             log.warning("send.deferred", extra={"deliveries": len(waiting), "error": str(error)})
-            self._go_alone(waiting)
+            self._go_alone(waiting, began_s)
         except Exception as error:
             for sending in batch:
                 if sending.is_undecided():
@@ -190,9 +192,9 @@ class LaneWorker:
                 self._teller.ignore(sending)
         return left
 
-    def _go_alone(self, waiting: Sequence[Sending]) -> None:
+    def _go_alone(self, waiting: Sequence[Sending], asked_s: float) -> None:
         """Who may goes out without Redis; the others wait for it."""
-        chosen = self._away.choose(waiting)
+        chosen = self._away.choose(waiting, asked_s)
         if chosen:
             self._start(self._send_alone(chosen))
         self._teller.defer([sending for sending in waiting if not sending.is_alone], self._options.store_pause_ms)

@@ -117,17 +117,16 @@ class WithoutRedis:
             return entry if entry.address != sending.bid.address or not is_later else None
         return None
 
-    def choose(self, waiting: Sequence[Sending]) -> list[Sending]:
-        """Who goes out without Redis; they are ready to be called when this returns. The others wait for it."""
+    def choose(self, waiting: Sequence[Sending], asked_s: float) -> list[Sending]:
+        """Who goes out without Redis, which did not answer what was asked then; the others wait for it."""
         if not self._seats:
             return []
-        now_s = self._clock.steady_s()
         if self._away_since_s is None:
-            self._away_since_s = now_s
+            self._away_since_s = asked_s
             for seat in self._seats:
                 if isinstance(seat.pocket, LocalTokens):
                     seat.pocket.start_anew()
-        if now_s - self._away_since_s < self._options.after_s:
+        if self._clock.steady_s() - self._away_since_s < self._options.after_s:
             return []
         return [sending for sending in waiting if self._goes(sending)]
 

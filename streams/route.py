@@ -149,20 +149,34 @@ class Route:
 
     async def _planned(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> list[_Planned]:
         """Those to be answered by their plans. Raises StoreDown once what can go without Redis has gone."""
-        left = singles
+        left, asked_s = singles, self._clock.steady_s()
         try:
+            await self._fix_plans()
             timed = await self._timed(singles, answer, now_ms)
             left = [one.single for one in timed]
             planned = await self._plans(timed, now_ms) if timed else []
             self._snapshots.answered()
             return planned
         except StoreDown:
-            if self._snapshots.is_away():
+            if self._snapshots.is_away(asked_s):
                 self._route_alone(left, answer, now_ms)
             raise
 
+    async def _fix_plans(self) -> None:
+        """First of all: whoever reads the same request again must find the plan that went out. Raises StoreDown."""
+        unfixed = self._snapshots.unfixed()
+        if not unfixed:
+            return
+
+        def ask(trip: Trip) -> None:
+            for one in unfixed:
+                plans.ask(trip, one.tenant, one.user_id, one.intent, one.packed)
+
+        await trusted(self._trips, self._epoch, ask)
+        self._snapshots.fixed()
+
     def _route_alone(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> None:
-        """The plan is not fixed anywhere: if its record is read again, it is planned anew."""
+        """The plans that are used are kept in Redis as soon as it is back."""
         for single in singles:
             if (alone := self._snapshots.alone(single, now_ms)) is not None:
                 metrics.ROUTED.labels(single.policy.priority(single.event.priority)).inc()

@@ -8,7 +8,7 @@ itself: then nobody knows of opt-outs, and the snapshot says so. Everything else
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,11 +29,13 @@ _UNKNOWN = Profile()
 @dataclass(frozen=True, slots=True)
 class SnapshotOptions:
     """fresh_ms: nobody goes by a snapshot that is older. most: people remembered. away_after_s: how long Redis must
-    have been away: a moment's trouble is waited out.
+    have been away: a moment's trouble is waited out. unfixed: plans that are to be kept once Redis is back; with so
+    many everything waits again.
     """
 
     fresh_ms: int = 300_000
     most: int = 50_000
+    unfixed: int = 10_000
     away_after_s: float = 2.0
 
 
@@ -43,6 +45,15 @@ class _Known(NamedTuple):
     profile: Profile
     barred: Barred
     at_ms: int
+
+
+class Unfixed(NamedTuple):
+    """A plan as it is to lie in Redis."""
+
+    tenant: str
+    user_id: str
+    intent: str
+    packed: bytes
 
 
 class Alone(NamedTuple):
@@ -61,17 +72,24 @@ class Snapshots:
         self._options = options
         self._people: OrderedDict[tuple[str, str], _Known] = OrderedDict()
         self._away_since_s: float | None = None
+        self._unfixed: list[Unfixed] = []
 
     def answered(self) -> None:
         """Redis is there."""
         self._away_since_s = None
 
-    def is_away(self) -> bool:
-        """Called when Redis did not answer: whether it has been away for long enough to go on without it."""
-        now_s = self._clock.steady_s()
+    def is_away(self, asked_s: float) -> bool:
+        """Called when Redis did not answer what was asked then: whether it has been away for long enough by now."""
         if self._away_since_s is None:
-            self._away_since_s = now_s
-        return now_s - self._away_since_s >= self._options.away_after_s
+            self._away_since_s = asked_s
+        return self._clock.steady_s() - self._away_since_s >= self._options.away_after_s
+
+    def unfixed(self) -> Sequence[Unfixed]:
+        """The plans that went out and lie nowhere yet: to be kept before anything else is planned."""
+        return self._unfixed
+
+    def fixed(self) -> None:
+        self._unfixed = []
 
     def take(self, single: Single, profile: Profile, plan: Plan, barred: Barred, at_ms: int) -> Mapping[str, Snapshot]:
         """By delivery suffix, of a single that may go out without Redis; the person is remembered as well."""
@@ -79,7 +97,7 @@ class Snapshots:
         who = (event.tenant, event.user_id)
         self._people.pop(who, None)
         self._people[who] = _Known(profile, barred, at_ms)
-        if len(self._people) > self._options.most:
+        while len(self._people) > self._options.most or self._oldest_at_ms() <= at_ms - self._options.fresh_ms:
             self._people.popitem(last=False)
         return dict(_snapshots(single, _Known(profile, barred, at_ms), plan, False))
 
@@ -96,7 +114,16 @@ class Snapshots:
             return None
         snapshots = dict(_snapshots(single, person, plan, not is_known))
         sent_out = [part.suffix for part in plan.parts if not part.reason]
-        return Alone(plan, snapshots) if sent_out and all(suffix in snapshots for suffix in sent_out) else None
+        if not sent_out or not all(suffix in snapshots for suffix in sent_out):
+            return None
+        if len(self._unfixed) >= self._options.unfixed:
+            return None
+        packed = planning.pack(plan, single.address)
+        self._unfixed.append(Unfixed(event.tenant, event.user_id, single.intent, packed))
+        return Alone(plan, snapshots)
+
+    def _oldest_at_ms(self) -> int:
+        return next(iter(self._people.values())).at_ms
 
 
 def may_go_alone(single: Single) -> bool:

@@ -151,3 +151,13 @@ async def test_what_was_known_five_minutes_ago_is_not_gone_by(world: World) -> N
     await world.done(record(login()))
     world.clock.advance(299_000)
     assert await away(world, replace(login(event_id="again"), expires_at_ms=START_MS + 900_000)) == {}
+
+
+async def test_once_redis_is_back_the_plan_that_went_out_holds_whatever_the_profile_says_by_then(world: World) -> None:
+    by_number = login(event_id="by-address", user_id="stranger", to=Contact(phone=NUMBER))
+    answers = await away(world, by_number)
+    assert isinstance(answers[0], Done)
+    await world.redis.set(keys.REDIS_EPOCH, world.epoch.run_id)
+    await world.done(record(login(event_id="another", to=Contact(phone=NUMBER)), offset=200))
+    again = await world.done(record(replace(by_number, to=Contact(email="stranger@example.org")), offset=100))
+    assert [one.channel for one in deliveries(again)] == [Channel.SMS]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from consumers import claims
 from consumers.claims import VerdictClass
 from consumers.lane_worker import LaneWorker
 from consumers.limits import Rate
@@ -36,6 +37,18 @@ def bench(tmp_path: Path) -> SenderBench:
 
     made.alone = [LocalTokens(Rate(100.0, 20), lambda: 1.0, made.clock, pause)]
     return made
+
+
+class Watched(dict[bytes, claims.Entry]):
+    """Claims; tells when one is written."""
+
+    def __init__(self, written: asyncio.Event) -> None:
+        super().__init__()
+        self._written = written
+
+    def __setitem__(self, key: bytes, entry: claims.Entry) -> None:
+        super().__setitem__(key, entry)
+        self._written.set()
 
 
 Start = Callable[[], LaneWorker]
@@ -219,3 +232,55 @@ async def test_the_number_of_calls_without_a_claim_is_bounded_by_what_can_be_rem
     worker._away._options = replace(worker._away._options, kept=3)
     answers = await away(bench, worker, *(code(f"e{number}") for number in range(5)))
     assert [type(one) for one in answers].count(Done) == len(bench.provider.calls) == 3
+
+
+async def test_a_claim_that_a_lost_answer_had_taken_is_settled_once_its_lease_is_over(
+    bench: SenderBench, start: Start
+) -> None:
+    """The bid went through, and Redis with it before anybody heard: nobody holds the claim, nobody gave it back."""
+    worker = start()
+    await away(bench, worker, code())
+    key = keys.redis_claim("default", "42", keys.delivery_key("default/e/order-1", Channel.SMS))
+    bid = claims.bid_for(code())
+    bench.claims.entries[key] = bench.claims.fresh(bid)
+    bench.trips.down = False
+    await hand(bench, worker, deliveries.single(event_id="another"))
+    assert bench.claims.entries[key].is_open()
+    (copy,) = await hand(bench, worker, code())
+    assert isinstance(copy, Done) and len(bench.provider.calls) == 2, "it is known all the while"
+    bench.clock.advance(30_001)
+    await hand(bench, worker, deliveries.single(event_id="a third"))
+    assert bench.claims.entries[key].verdict is VerdictClass.SENT
+
+
+async def test_claims_are_written_also_when_nothing_more_comes_in_the_lane(bench: SenderBench, start: Start) -> None:
+    written = asyncio.Event()
+    bench.claims.entries = Watched(written)
+    worker = start()
+    await away(bench, worker, code())
+    bench.trips.down = False
+    key = keys.redis_claim("default", "42", keys.delivery_key("default/e/order-1", Channel.SMS))
+    async with asyncio.timeout(10):
+        await written.wait()
+    assert bench.claims.entries[key].verdict is VerdictClass.SENT
+
+
+async def test_what_fails_for_good_ends_once_redis_can_say_what_follows(bench: SenderBench, start: Start) -> None:
+    called = asyncio.Event()
+
+    async def gap(name: str) -> None:
+        if name == "after_send":
+            called.set()
+
+    bench.provider.script, bench.gap = [Outcome(Kind.DROP, detail="status 400")], gap
+    bench.trips.down = True
+    worker = start()
+    await hand(bench, worker, code())
+    bench.clock.advance(2_000)
+    answering = asyncio.create_task(hand(bench, worker, code()))
+    async with asyncio.timeout(10):
+        await called.wait()
+    assert not answering.done()
+    bench.trips.down = False
+    (answer,) = await answering
+    assert shown(answer) == [("failed", "refused_by_provider")]

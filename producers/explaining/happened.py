@@ -14,6 +14,8 @@ from schemas.reasons import Reason
 
 _ADDRESSES = re.compile(r"[^\s<>\"']+@[^\s<>\"']+|\+?\d[\d\s()-]{6,}\d|[A-Za-z0-9_:+/=-]{32,}")
 """Mail addresses, phone numbers, and what may be a token."""
+_ID = re.compile(r"[nc][a-z2-7]{16,}")
+"""Of a notification: another one that this one repeats, or went out in."""
 HIDDEN = "(hidden)"
 _NAMES_ANOTHER = frozenset({Reason.LOOKALIKE, Reason.IN_DIGEST, Reason.DUPLICATE_OF, Reason.DUPLICATE_RECIPIENT})
 """Of these the detail is ours, and names another notification."""
@@ -66,7 +68,11 @@ def _name(event: StatusEvent, names: tuple[str, ...]) -> str:
 
 def masked(text: str) -> str:
     """A provider's words without what looks like an address or a token, and without a full stop at its end."""
-    return _ADDRESSES.sub(HIDDEN, text).strip().rstrip(".")
+    return _ADDRESSES.sub(_hidden, text).strip().rstrip(".")
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return found[0] if _ID.fullmatch(found[0]) else HIDDEN
 
 
 def _line(event: StatusEvent, zone: str) -> str:

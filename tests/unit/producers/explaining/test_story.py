@@ -261,3 +261,10 @@ def test_a_report_comes_after_its_call_though_the_clock_of_the_provider_is_slow(
     found = story.tell(facts([delivery("delivered", provider="texter", calls=1)], events))
     lines = next(section.lines for section in found.sections if section.title == "SMS")
     assert ["accepted" in lines[0], "reports: delivered" in lines[1]] == [True, True]
+
+
+def test_the_digest_that_it_went_out_in_is_named() -> None:
+    digest = "nmm3tanjvmfswilrtfyyc4mbruq64ksy"
+    gathered = delivery("suppressed", "push", reason="in_digest", detail=f"in digest {digest}")
+    text = told(facts([gathered], policy=NEWS))
+    assert f"It was gathered with others into one message, a digest. Details: in digest {digest}." in text

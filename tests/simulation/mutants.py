@@ -6,7 +6,7 @@ The patches stand on the product's own methods; one that fits no longer fails lo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from consumers.claims import Answer, Bid, Entry
 from consumers.settling import Settlement
 from schemas import keys
 from streams import campaigns
+from streams.digest_marks import DigestMarks, Mark, Window
 from streams.status_table import StatusTable
 from tests.doubles import memory_claims
 from tests.doubles.memory_redis import MemoryRedis
@@ -67,6 +68,21 @@ def fallback_not_told() -> AbstractContextManager[object]:
     return mock.patch.object(verdicts, "_events", events)
 
 
+def fallback_while_waiting() -> AbstractContextManager[object]:
+    """Who waits for its next try turns to the next channel as well."""
+    known = verdicts.Announcer.announce
+
+    def announce(
+        self: verdicts.Announcer, record: Any, delivery: Any, verdict: Any, numbers: Any, address: str, following: Any
+    ) -> Any:
+        waits = verdict.kind in verdicts.WAITS
+        return known(
+            self, record, delivery, verdict, numbers, address, self.following(delivery) if waits else following
+        )
+
+    return mock.patch.object(verdicts.Announcer, "announce", announce)
+
+
 def last_plan_wins() -> AbstractContextManager[object]:
     """A second plan replaces the first."""
     known = MemoryRedis._set
@@ -105,6 +121,15 @@ def nights_not_seen_by_workers() -> AbstractContextManager[object]:
     return mock.patch("consumers.send_checks.quiet_until_ms", return_value=0)
 
 
+def digests_made_anew() -> AbstractContextManager[object]:
+    """Nobody remembers in which digest a message was: what is read again is told again."""
+
+    async def of(self: DigestMarks, windows: Sequence[Window]) -> list[list[Mark]]:
+        return [[Mark(window.digest) for _ in window.intents] for window in windows]
+
+    return mock.patch.object(DigestMarks, "of", of)
+
+
 @contextmanager
 def _both(*patches: AbstractContextManager[object]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -118,8 +143,10 @@ MUTANTS: dict[str, Mutant] = {
     "settle": told_before_settled,
     "epoch": epochs_ignored,
     "next": fallback_not_told,
+    "turn": fallback_while_waiting,
     "first-wins": last_plan_wins,
     "counts": counts_by_increment,
     "hop": hold_ids_without_hop,
     "nights": nights_not_seen_by_workers,
+    "digests": digests_made_anew,
 }

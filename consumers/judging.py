@@ -11,22 +11,30 @@ from retry_topics.budget import RetryBudget
 from schemas import metrics
 from schemas.clock import Clock
 from schemas.messages import Channel, EventKind
-from schemas.outcomes import Kind, Outcome
+from schemas.outcomes import Kind, Outcome, Scope
 
 _NEVER_MS = 2**53
 _RETRIES = (Kind.RETRY, Kind.UNKNOWN)
+_WHOLE_PROVIDER = (Scope.LANE, Scope.SENDER)
 
 
 class OutcomeJudge:
-    """Judges the outcomes of calls."""
+    """Judges the outcomes of calls. has_standby: another provider may take what this one wants less of."""
 
     def __init__(
-        self, clock: Clock, rng: random.Random, budget: RetryBudget, options: ladder.LadderOptions = ladder.DEFAULT
+        self,
+        clock: Clock,
+        rng: random.Random,
+        budget: RetryBudget,
+        options: ladder.LadderOptions = ladder.DEFAULT,
+        *,
+        has_standby: bool = False,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._budget = budget
         self._options = options
+        self._has_standby = has_standby
 
     def judge(self, sending: Sending, outcome: Outcome, seat: Seat) -> Verdict:
         """What becomes of the delivery after this call."""
@@ -34,6 +42,8 @@ class OutcomeJudge:
         provider = seat.provider.name
         if outcome.kind is Kind.DONE:
             return Verdict(EventKind.SENT, now_ms, provider=provider, provider_id=outcome.provider_id, called=True)
+        if self._has_standby and outcome.kind is Kind.THROTTLE and outcome.scope in _WHOLE_PROVIDER:
+            outcome = outcome._replace(retry_after_ms=None)  # the provider is left alone; the message need not wait
         over = outcome.kind in _RETRIES and not self._budget.allows(*seat.breaker.recent)
         found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, self._options, over_budget=over)
         if over and found.until_ms:

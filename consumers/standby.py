@@ -39,6 +39,8 @@ class Standby:
 
     async def place(self, ready: Sequence[Sending], seen: Sequence[Health]) -> list[tuple[Seat, list[Sending]]]:
         """Who goes where, in the order given. Raises StoreDown."""
+        if len(seen) == 1 and self._is_usable(seen[0]) and not seen[0].paused:
+            return [(self._seats[0], list(ready))]
         placed: list[list[Sending]] = [[] for _ in self._seats]
         for sending in ready:
             sending.is_probe = False

@@ -136,7 +136,7 @@ async def _worker(
         RedisLookalikes(),
     )
     budget = RetryBudget(share=settings.sending.retry_share)
-    judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings))
+    judge = OutcomeJudge(ground.clock, ground.rng, budget, _ladder(settings), has_standby=len(seats) > 1)
     locales = {name: tenant.locale for name, tenant in settings.tenants.items()}
     rules = Rules(
         ground.policies,

@@ -191,7 +191,8 @@ class SenderBench:
         people = self.people
         profiles, barred = MemoryProfiles(people), MemorySuppressions(people)
         known = Stores(self.trips, epoch, self.claims, profiles, barred, self.fallbacks, self.caps, self.marks)
-        judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder)
+        has_standby = bool(self.others)
+        judge = OutcomeJudge(self.clock, random.Random(1), RetryBudget(), self.options.ladder, has_standby=has_standby)
         renderer = Renderer(self.folder, {"default": "de"})
         policies, served = {"welcome": self.policy}, self.served
         rules = Rules(policies, renderer, self._order, judge.judge, self.quiet, self.cap_rules, served, self.spend)

@@ -11,7 +11,7 @@ from consumers.breaker import CLOSED, Gate, State
 from consumers.throttles import LANE
 from schemas import keys, stores
 from schemas.messages import Delivery
-from schemas.outcomes import Kind, Outcome
+from schemas.outcomes import Kind, Outcome, Scope
 from tests.doubles import deliveries
 from tests.doubles.sender_bench import SecondProvider, SenderBench, deferred_ms, done, events, next_delivery, shown
 
@@ -186,6 +186,23 @@ class TestThrottles:
         (answer,) = await bench.send(deliveries.single())
         assert shown(answer) == [("retrying", "provider_throttled")]
         assert next_delivery(done(answer).publish[0]).tries == 0
+
+    async def test_what_it_refused_itself_does_not_wait_for_it_either(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        """An hour of Retry-After is between us and that provider."""
+        bench.provider.script = [Outcome(Kind.THROTTLE, retry_after_ms=3_600_000)]
+        (answer,) = await bench.send(deliveries.single())
+        later = next_delivery(done(answer).publish[0])
+        assert events(answer)[0].until_ms - bench.clock.now_ms() <= 1_000
+        bench.throttle.paused = {LANE: 3_600_000}
+        (answer,) = await bench.send(later)
+        assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 1)
+
+    async def test_what_one_recipient_gets_too_much_of_waits_all_the_same(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.THROTTLE, retry_after_ms=60_000, scope=Scope.RECIPIENT)]
+        (answer,) = await bench.send(deliveries.single())
+        assert events(answer)[0].until_ms == bench.clock.now_ms() + 60_000
 
     async def test_one_recipient_waits_and_the_others_are_sent(
         self, bench: SenderBench, second: SecondProvider

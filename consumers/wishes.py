@@ -58,12 +58,13 @@ def given_up(sending: Sending) -> Question:
 
 
 def _wish(sending: Sending, verdict: Verdict) -> Wish:
-    if verdict.kind is EventKind.UNCONFIRMED or _is_in_doubt(sending, sending.policy):
+    if _is_in_doubt(sending, sending.policy):
         return Wish.NEVER
     if verdict.reason in _OF_THE_CHANNEL:
         return Wish.CHANNEL
     if verdict.reason in _UNREACHED or _is_passed_over(sending, verdict):
         return Wish.DELIVERY
+    # What else there is forbids it: an outcome that stays unknown, a wish, a cap, a digest that it went into.
     is_technical = verdict.kind is EventKind.FAILED or verdict.reason == Reason.SUPPRESSED_ADDRESS
     return Wish.NOTHING if is_technical else Wish.NEVER
 

@@ -71,13 +71,13 @@ class CapRules:
     """
 
     def __init__(self, marketing: Mapping[str, int], zones: Mapping[str, str]) -> None:
-        self._marketing = marketing
+        self.marketing = marketing
         self._zones = zones
 
     def place(self, delivery: Delivery, policy: TemplatePolicy, time_zone: str, now_ms: int) -> Place | None:
         """Where this delivery counts now; None: nowhere. time_zone: the user's own, "" when not known."""
         day = policy.caps.get("day", 0)
-        together = self._marketing.get(delivery.tenant, 0) if policy.message_class is MessageClass.MARKETING else 0
+        together = self.marketing.get(delivery.tenant, 0) if policy.message_class is MessageClass.MARKETING else 0
         if not day and not together:
             return None
         date = local_times.local_date(self._zone(delivery.tenant, time_zone), now_ms)

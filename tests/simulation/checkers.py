@@ -15,7 +15,7 @@ from schemas.counts import Vector
 from schemas.keys import Address
 from schemas.messages import Channel, DeliveryState
 from schemas.slots import NOTHING, Slot
-from tests.simulation import chats, nights, pace, stops
+from tests.simulation import chats, nights, pace, stops, too_much
 from tests.simulation.happened import Happened, places
 from tests.simulation.site import IDS, TOPICS
 from tests.simulation.workload import TENANT
@@ -164,6 +164,7 @@ CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
     stops.stopped,
     nights.undisturbed,
     chats.told_once,
+    too_much.capped,
     pace.rate_kept,
     pace.transactional_first,
     pace.small_ones_too,

@@ -6,6 +6,7 @@ The patches stand on the product's own methods; one that fits no longer fails lo
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from streams import campaigns
 from streams.digest_marks import DigestMarks, Mark, Window
 from streams.status_table import StatusTable
 from tests.doubles import memory_claims
+from tests.doubles.memory_guards import MemoryCaps
 from tests.doubles.memory_redis import MemoryRedis
 
 Mutant = Callable[[], AbstractContextManager[object]]
@@ -130,6 +132,16 @@ def digests_made_anew() -> AbstractContextManager[object]:
     return mock.patch.object(DigestMarks, "of", of)
 
 
+def places_taken_only_once_sent() -> AbstractContextManager[object]:
+    """A place that is reserved keeps nobody else from the same one."""
+    known = MemoryCaps._groups
+
+    def groups(self: MemoryCaps, key: str, length: int) -> dict[bytes, float]:
+        return {group: ends for group, ends in known(self, key, length).items() if ends == math.inf}
+
+    return mock.patch.object(MemoryCaps, "_groups", groups)
+
+
 @contextmanager
 def _both(*patches: AbstractContextManager[object]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -149,4 +161,5 @@ MUTANTS: dict[str, Mutant] = {
     "hop": hold_ids_without_hop,
     "nights": nights_not_seen_by_workers,
     "digests": digests_made_anew,
+    "caps": places_taken_only_once_sent,
 }

@@ -60,7 +60,6 @@ from tests.doubles.stores import MemoryReads
 from tests.simulation.loop import Killed, Process
 from tests.simulation.network import Lines, Producer, Reader, Views
 from tests.simulation.site import (
-    CAP_RULES,
     DEADLINE_S,
     IDS,
     LADDER,
@@ -311,7 +310,7 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     return LaneWorker(
         [Seat(Client(vendor), Breaker(vendor.name, BREAKER), Throttle(vendor.name), pocket, 20)],
         stores,
-        Rules(POLICIES, site.renderer, controls.order, judge.judge, site.quiet, CAP_RULES),
+        Rules(POLICIES, site.renderer, controls.order, judge.judge, site.quiet, site.cap_rules),
         IDS,
         TOPICS,
         ground.letters,

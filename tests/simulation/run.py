@@ -12,7 +12,7 @@ from typing import Any
 from consumers.limits import Rate
 from schemas.messages import Channel
 from schemas.records import Record
-from tests.simulation import chats, checkers, faults, nights, workload
+from tests.simulation import chats, checkers, faults, nights, too_much, workload
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Trouble, Window
 from tests.simulation.happened import Happened, places
@@ -69,7 +69,8 @@ class _Run:
         # Drawn apart: a seed without a night is the run that it was before there were any.
         quiet = nights.fall(random.Random(f"the nights of {self.result.seed}"), story)
         chats.begin(random.Random(f"the chats of {self.result.seed}"), story)
-        site = Site(loop, random.Random(seed), rates, quiet)
+        caps = too_much.begin(random.Random(f"the caps of {self.result.seed}"), story)
+        site = Site(loop, random.Random(seed), rates, quiet, caps)
         expected = {one.id: [address for address, _ in places(one)] for one in story.campaigns}
         deployment = Deployment(site)
         trouble = Trouble(site, deployment, random.Random(rng.random()))

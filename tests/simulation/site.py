@@ -55,7 +55,6 @@ POLICIES: Policies = {
         TemplatePolicy(CHAT, MessageClass.MARKETING, _EMAIL, digest_ms=3_000),
     )
 }
-CAP_RULES = CapRules({}, {})
 
 
 class WatchedClaims(MemoryClaims):
@@ -74,10 +73,13 @@ class WatchedClaims(MemoryClaims):
 class Site:
     """One run's world. sessions: the memberships of each process, for whoever lets its sessions run out."""
 
-    def __init__(self, loop: VirtualLoop, rng: random.Random, rates: dict[Channel, Rate], quiet: QuietHours) -> None:
+    def __init__(
+        self, loop: VirtualLoop, rng: random.Random, rates: dict[Channel, Rate], quiet: QuietHours, caps: CapRules
+    ) -> None:
         self.loop = loop
         self.rng = rng
         self.quiet = quiet
+        self.cap_rules = caps
         self.clock = WorldClock(loop)
         self.log = MemoryLog(PARTITIONS, self.clock.now_ms, {TOPICS.leader: 1})
         self.groups = MemoryGroups(self.log.partitions_of, rng.shuffle)

@@ -7,8 +7,11 @@ from deploy import sections, senders
 from deploy.processes import facing_across
 from deploy.settings import Settings
 from retry_topics.ladder import LadderOptions
+from schemas.messages import Channel
+from schemas.policies import MessageClass, TemplatePolicy
 from schemas.topics import TIERS
 from streams import lanes
+from tests.doubles import deliveries
 
 
 def test_the_ladder_has_the_tries_and_waits_of_the_settings() -> None:
@@ -33,3 +36,14 @@ def test_bulk_lanes_are_kept_as_full_as_the_settings_say() -> None:
 def test_an_engines_heartbeat_is_the_one_it_was_told() -> None:
     made = kafka_options.settings({}, kafka_options.KafkaOptions("group", ("topic",), heartbeat_s=2.5))
     assert made["heartbeat.interval.ms"] == 2_500
+
+
+def test_the_cap_of_a_tenant_counts_its_marketing_by_its_own_midnight_for_users_without_a_zone() -> None:
+    tenant = sections.Tenant(time_zone="Pacific/Kiritimati", caps=sections.Caps(day=4))
+    rules = senders._cap_rules(Settings(tenants={"default": tenant, "other": sections.Tenant()}))
+    offer = TemplatePolicy("offer", MessageClass.MARKETING, (Channel.SMS,))
+    noon_utc_ms = 1_793_448_000_000  # 2026-10-31
+    place = rules.place(deliveries.single(), offer, "", noon_utc_ms)
+    assert place is not None and [(cap.kind, cap.most) for cap in place.caps] == [("marketing", 4)]
+    assert "2026-11-01" in place.caps[0].key
+    assert rules.place(deliveries.single(tenant="other"), offer, "", noon_utc_ms) is None

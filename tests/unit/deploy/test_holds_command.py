@@ -1,0 +1,67 @@
+"""`tidings holds`: what is meant by the words on the command line, and what is shown of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deploy.commands import holds
+from deploy.commands.holds import Entry, Wish
+from deploy.settings import Settings
+from schemas.errors import Misconfigured
+from schemas.messages import Held, HeldPage, HoldOrder
+from tests.doubles import deliveries
+from tests.doubles.manual_clock import START_MS
+
+
+def entry(notification_id: str = "nabc", reason: str = "lookalike", tenant: str = "default", **changes: Any) -> Entry:
+    delivery = deliveries.single(**changes)
+    return Entry(b"id", Held(tenant, 0, reason, 1, START_MS, delivery=delivery), notification_id)
+
+
+PAGE = Entry(b"p", Held("default", START_MS, "quiet_hours", 1, START_MS, page=HeldPage("spring", 7, 90, (1, 2, 3))), "")
+
+
+@pytest.mark.parametrize(
+    ("wish", "meant"),
+    [
+        (Wish(), True),
+        (Wish(reason="lookalike", tenant="default", template="welcome"), True),
+        (Wish(notifications=frozenset({"nabc", "nxyz"})), True),
+        (Wish(reason="quiet_hours"), False),
+        (Wish(tenant="other"), False),
+        (Wish(template="offer"), False),
+        (Wish(notifications=frozenset({"nxyz"})), False),
+    ],
+)
+def test_every_word_narrows_what_is_meant(wish: Wish, meant: bool) -> None:
+    assert wish.means(entry()) is meant
+
+
+def test_a_part_of_a_page_belongs_to_no_template_and_has_no_id() -> None:
+    assert Wish(reason="quiet_hours").means(PAGE)
+    assert not Wish(template="offer").means(PAGE) and not Wish(notifications=frozenset({"nabc"})).means(PAGE)
+    assert PAGE.told()["recipients"] == 3 and PAGE.told()["page"] == 7
+
+
+def test_how_much_waits_is_counted_in_recipients() -> None:
+    found = holds.counts([entry(), PAGE, PAGE])
+    assert [(count["reason"], count["template"], count["recipients"]) for count in found] == [
+        ("quiet_hours", "", 6),
+        ("lookalike", "welcome", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (Wish(), "name the notifications, or give --reason and --template"),
+        (Wish(reason="lookalike"), "name the notifications, or give --reason and --template"),
+        (Wish(reason="lookalikes", template="offer"), "'lookalikes' is no reason; there are no_channel,"),
+    ],
+)
+async def test_an_order_that_would_mean_too_much_or_nothing_is_refused(wish: Wish, said: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        await holds.order(Settings(), wish, HoldOrder.DROP)
+    assert said in str(refused.value)

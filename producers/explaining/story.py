@@ -79,6 +79,8 @@ def _in_short(facts: Facts, status: str, deliveries: list[DeliveryView]) -> str:
         return words.NO_WORD_SHORT
     reason = next((one.reason for one in deliveries if one.state == status), "")
     reason = reason or (facts.slot.reason if facts.slot is not None and not deliveries else "")
+    if status == EventKind.SUPPRESSED and Reason(reason) in words.INSTEAD:
+        return words.INSTEAD[Reason(reason)]
     return " ".join(filter(None, (words.STATES[status], words.REASONS[Reason(reason)].why)))
 
 
@@ -211,8 +213,7 @@ def _next(facts: Facts, one: DeliveryView, claim: ClaimView | None) -> Iterator[
         yield _tries(facts, one, claim)
     yield from _provider_trouble(facts, one)
     if facts.lacks(Source.REDIS):
-        sends = facts.policy is not None and facts.policy.when_redis_is_down is WhenRedisIsDown.SEND
-        yield words.REDIS_AWAY_SENDS if sends else words.REDIS_AWAY
+        yield words.REDIS_AWAY_SENDS if _goes_alone(facts) else words.REDIS_AWAY
     left = _fallback_left(facts)
     if left:
         yield f"If it fails for good: {_names(left[:1])}."
@@ -232,7 +233,15 @@ def _when(facts: Facts, one: DeliveryView) -> str:
             f"Next: it should have been {what} at {moment(until_ms, facts.zone)}, {length(late_ms)} ago. "
             "It is in line, or the processes that bring it back are late: ask the people on call if it lasts."
         )
+    expires_ms = facts.asked.expires_at_ms if facts.asked is not None else 0
+    if 0 < expires_ms <= until_ms:
+        ends = f"it expires at {moment(expires_ms, facts.zone)}, before it would be {what}"
+        return f"Next: {ends} ({moment(until_ms, facts.zone)})."
     return f"Next: it is {what}{by} at {moment(until_ms, facts.zone)}."
+
+
+def _goes_alone(facts: Facts) -> bool:
+    return facts.policy is not None and facts.policy.when_redis_is_down is WhenRedisIsDown.SEND
 
 
 def _lane(facts: Facts, one: DeliveryView) -> str:
@@ -242,6 +251,8 @@ def _lane(facts: Facts, one: DeliveryView) -> str:
 
 
 def _tries(facts: Facts, one: DeliveryView, claim: ClaimView | None) -> str:
+    if not one.calls:
+        return "No call was made yet."
     made = f"{one.calls} call{'' if one.calls == 1 else 's'} {'was' if one.calls == 1 else 'were'} made so far"
     if claim is not None and claim.tries is not None:
         return f"{_capital(made)}; {claim.tries} of {facts.tries_most} tries are used up."
@@ -270,7 +281,7 @@ def _whole(facts: Facts) -> Iterator[str]:
     slot = facts.slot
     if slot is None and (facts.is_untouched() or not facts.lacks(Source.ROW)):
         if facts.lacks(Source.REDIS):
-            yield words.REDIS_AWAY
+            yield words.REDIS_AWAY_WAITS if _goes_alone(facts) else words.REDIS_AWAY
         yield words.PAGE_NOT_RELEASED if facts.campaign is not None else words.NOT_READ_YET
     if slot is not None and not slot.deliveries:
         yield from _whole_slot(facts)

@@ -60,7 +60,7 @@ REASONS: Mapping[Reason, Words] = {
     Reason.SPEND_CAP: Words(
         "budget used up",
         "The day's budget of money for this channel was used up.",
-        "The team can raise the budget.",
+        "The budget can be raised: what is held then goes on by itself, what was not sent can be sent again.",
     ),
     Reason.DUPLICATE_OF: Words(
         "repeat of another request", "The same message was asked for twice; only the first request was sent."
@@ -193,6 +193,14 @@ STATES: Mapping[str, str] = {
 }
 """In short, by the state shown."""
 
+INSTEAD: Mapping[Reason, str] = {
+    Reason.IN_DIGEST: "It was not sent by itself: it went out together with others, as one message.",
+    Reason.FELL_BACK: "It was not sent here: another channel was used in its place.",
+    Reason.DUPLICATE_OF: "It was not sent again: the same message had been asked for before.",
+    Reason.DUPLICATE_RECIPIENT: "It was not sent again: the person is in this campaign twice.",
+}
+"""In short, where the reason says more than the state, and more kindly."""
+
 WHAT_TO_DO: Mapping[str, str] = {
     EventKind.UNCONFIRMED: "Ask the person whether it came before anything is sent again.",
     EventKind.UNDELIVERED: "Check the address or the device with the person; then the team can send it again.",
@@ -258,4 +266,8 @@ IN_INBOX = "It lies in the inbox of the app since {at}."
 IN_INBOX_SHORT = "It was put into the person's inbox in the app."
 NO_WORD_SHORT = "It was sent: the provider accepted it, and no report came in time of whether it arrived."
 REDIS_AWAY = "Nothing is sent while Redis cannot be used; everything waits and goes on by itself."
+REDIS_AWAY_WAITS = (
+    "This template is sent all the same while Redis cannot be used, but nobody read this person in the last minutes "
+    "and the request brings no address, so it waits."
+)
 REDIS_AWAY_SENDS = "This template is sent all the same while Redis cannot be used, at a lower rate."

@@ -8,7 +8,7 @@ from producers.explaining import story
 from producers.explaining.facts import Facts, Missing, Source, Told, Way
 from schemas.backstage import ClaimState, ClaimView, ProviderState, ProviderView
 from schemas.messages import CampaignStatus, EventKind
-from schemas.policies import OnUnknown
+from schemas.policies import OnUnknown, WhenRedisIsDown
 from schemas.stores import SlotView
 from tests.unit.producers.explaining.known import CODE, NEWS, NINE_MS, WELL, delivery, event, facts
 
@@ -82,7 +82,8 @@ def test_of_a_code_that_is_tried_again_it_is_told_when_by_whom_and_what_follows(
 def test_of_news_in_the_night_it_is_told_until_when_by_the_clock_of_the_person() -> None:
     held = delivery("held", "email", reason="quiet_hours", waits_until_ms=NINE_MS + 22 * 3_600_000)
     known = facts([held], policy=NEWS)
-    text = told(known)
+    assert known.asked is not None
+    text = told(replace(known, asked=replace(known.asked, expires_at_ms=NINE_MS + 72 * 3_600_000)))
     assert "It was not sent yet: it is held back. It is night where the person lives" in text
     assert "Next: it is let go by mail at 2026-12-01 07:00:00 UTC (08:00:00 in Europe/Berlin)." in text
 
@@ -267,4 +268,20 @@ def test_the_digest_that_it_went_out_in_is_named() -> None:
     digest = "nmm3tanjvmfswilrtfyyc4mbruq64ksy"
     gathered = delivery("suppressed", "push", reason="in_digest", detail=f"in digest {digest}")
     text = told(facts([gathered], policy=NEWS))
+    assert text.startswith("It was not sent by itself: it went out together with others, as one message.")
     assert f"It was gathered with others into one message, a digest. Details: in digest {digest}." in text
+
+
+def test_what_is_held_for_longer_than_it_is_worth_sending_is_going_to_expire() -> None:
+    held = delivery("held", reason="spend_cap", waits_until_ms=NINE_MS + 15 * 3_600_000)
+    text = told(facts([held]))
+    assert "Next: it expires at 2026-11-30 09:10:00 UTC (10:10:00 in Europe/Berlin), before it would be let go" in text
+    assert "What you can do: The budget can be raised: what is held then goes on by itself" in text
+
+
+def test_a_template_that_is_sent_without_redis_waits_for_it_only_where_the_person_is_not_known() -> None:
+    alone = replace(CODE, when_redis_is_down=WhenRedisIsDown.SEND)
+    away = (Missing(Source.ROW, "nobody owns it"), Missing(Source.REDIS, "it does not answer"))
+    assert "nobody read this person in the last minutes" in told(facts(policy=alone, missing=away))
+    planned = told(facts([delivery("queued")], policy=alone, missing=away[1:]))
+    assert "This template is sent all the same while Redis cannot be used, at a lower rate." in planned

@@ -12,7 +12,7 @@ from typing import Any
 
 from consumers import claims, digests, lookalikes
 from consumers.caps import Cap, CapRules, Caps
-from consumers.lookalikes import InTheWay, Lookalikes
+from consumers.lookalikes import InTheWay, Lookalikes, Mentions
 from consumers.send_checks import Wait
 from consumers.sending import Sending
 from consumers.verdicts import WAITS, Verdict
@@ -33,10 +33,13 @@ ALARM_EVERY_MS = 60_000
 class Guards:
     """Of all deliveries of one worker."""
 
-    def __init__(self, caps: Caps, marks: Lookalikes, rules: CapRules, ids: keys.Ids, clock: Clock) -> None:
+    def __init__(
+        self, caps: Caps, marks: Lookalikes, rules: CapRules, mentions: Mentions, ids: keys.Ids, clock: Clock
+    ) -> None:
         self._caps = caps
         self._marks = marks
         self._rules = rules
+        self._mentions = mentions
         self._ids = ids
         self._clock = clock
         self._alarmed_ms: dict[str, int] = {}
@@ -44,7 +47,7 @@ class Guards:
     def ask(self, trip: Trip, sending: Sending, token: bytes) -> int:
         """Asks for what a call under the claim of this token needs; gives how many commands that took."""
         delivery, policy, bid = sending.delivery, sending.known_policy(), sending.bid
-        sending.mark = lookalikes.mark_of(delivery, policy, bid.address)
+        sending.mark = lookalikes.mark_of(delivery, policy, bid.address, self._mentions)
         sending.place = self._rules.place(delivery, policy, sending.zone, self._clock.now_ms())
         if sending.mark is not None:
             self._marks.ask_mark(trip, sending.mark)

@@ -83,7 +83,7 @@ class LaneWorker:
         self._clock = clock
         self._options = options
         tally = Tally()
-        guards = Guards(stores.caps, stores.lookalikes, rules.caps, ids, clock)
+        guards = Guards(stores.caps, stores.lookalikes, rules.caps, rules.renderer.mentions, ids, clock)
         news = [one for seat in seats for one in (seat.breaker, seat.throttle)]
         self._settling = Settling(stores, guards, news, tally, settle_options, gap)
         local = [without_redis.local(seat, tokens) for seat, tokens in zip(seats, alone, strict=False)]

@@ -8,6 +8,7 @@ taken back. `content_check` of the template says what makes two messages alike, 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,8 @@ from schemas.trips import Trip, script_beside
 
 WITHDRAW = script_beside(__file__, "lookalike_withdraw.lua")
 
+Mentions = Callable[[str], frozenset[str] | None]
+"""The names of the values that a template may show, None for all: `render.Renderer.mentions`."""
 WITHIN_MS = 600_000
 _INTENT_BYTES = 8
 
@@ -53,7 +56,7 @@ class Lookalikes(Protocol):
         ...
 
 
-def mark_of(delivery: Delivery, policy: TemplatePolicy, place: bytes) -> Mark | None:
+def mark_of(delivery: Delivery, policy: TemplatePolicy, place: bytes, mentions: Mentions) -> Mark | None:
     """The mark that this delivery leaves; None where nothing looks alike: a digest is the cure for many of a kind.
 
     place: its packed address.
@@ -64,7 +67,7 @@ def mark_of(delivery: Delivery, policy: TemplatePolicy, place: bytes) -> Mark | 
         return None
     content = policy.name
     if policy.content_check is ContentCheck.PARAMS:
-        content += "\n" + _values(delivery)
+        content += "\n" + _values(delivery, mentions(policy.name))
     key = keys.redis_lookalike(delivery.tenant, delivery.user_id, content)
     value = _intent(delivery.intent) + bytes([len(place)]) + place + delivery.campaign_id.encode()
     return Mark(key, value, delivery.force)
@@ -95,12 +98,14 @@ def in_the_way(there: bytes | None, mark: Mark) -> InTheWay | None:
     return InTheWay(there[begins:ends], there[ends:].decode())
 
 
-def _values(delivery: Delivery) -> str:
+def _values(delivery: Delivery, shown: frozenset[str] | None) -> str:
     """What the template gets to show, however it was written. What cannot be read is parked when it is rendered."""
     try:
         values = {**orjson.loads(delivery.campaign_params or "{}"), **orjson.loads(delivery.params or "{}")}
     except (ValueError, TypeError):
         return delivery.params
+    if shown is not None:
+        values = {name: value for name, value in values.items() if name in shown}
     return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode()
 
 

@@ -2,7 +2,8 @@
 
 `templates/<name>/<channel>.<locale>.j2` (or `<channel>.j2`) holds the blocks subject, title, text, html and
 data and nothing beside them; `<channel>.digest.<locale>.j2` is the text of many messages as one. All of it is compiled
-when a worker starts: a wrong template is refused with file and line. Only html is escaped: a subject, SMS or push shows `O'Neil & Söns` as they write themselves.
+when a worker starts: a wrong template is refused with file and line. Only html is escaped: a subject, SMS or push shows
+`O'Neil & Söns` as they write themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from jinja2 import FileSystemLoader, Template, TemplateSyntaxError, nodes
+from jinja2 import FileSystemLoader, Template, TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import TemplateError
 
 from consumers.sandbox import Sandbox, TooMuch, measured_concat
@@ -47,6 +48,7 @@ class Renderer:
         self._sms_segments_max = sms_segments_max
         self._sheets = _load(folder)
         self._chosen: dict[tuple[str, str, str, str], _Sheet] = {}
+        self._mentions: dict[str, frozenset[str] | None] = {}
 
     def render(self, delivery: Delivery, locale: str) -> Content:
         """The content for this delivery. Raises Poison (unknown_template, template_error, bad_request)."""
@@ -70,6 +72,15 @@ class Renderer:
         if delivery.channel is Channel.SMS:
             self._check_length(delivery, sheet, content)
         return content
+
+    def mentions(self, template: str) -> frozenset[str] | None:
+        """The values that any of the template's texts may show; None when a part from elsewhere may show others."""
+        if template not in self._mentions:
+            spoken = [sheets.values() for (name, _), sheets in self._sheets.items() if name == template]
+            known = [sheet.mentions for sheets in spoken for sheet in sheets]
+            together = frozenset[str]().union(*(names for names in known if names is not None))
+            self._mentions[template] = None if None in known else together
+        return self._mentions[template]
 
     def _check_length(self, delivery: Delivery, sheet: _Sheet, content: Content) -> None:
         segments, most = sms_segments.count(content.text).segments, self._sms_segments_max
@@ -101,13 +112,17 @@ class Renderer:
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """One file: its blocks bound to what runs them. escaped: the same file with escaping, for html only."""
+    """One file: its blocks bound to what runs them. escaped: the same file with escaping, for html only.
+
+    mentions: the names of values in it; None where it takes in another file.
+    """
 
     path: str
     plain: Template
     blocks: tuple[tuple[str, Render], ...]
     escaped: Template | None
     html: Render | None
+    mentions: frozenset[str] | None
 
     def content(self, values: dict[str, Any]) -> Content:
         context = _begin(self.plain, values)
@@ -187,7 +202,8 @@ def _load(folder: Path) -> dict[tuple[str, str], dict[str, _Sheet]]:
 def _compiled(folder: Path, path: Path, plain: Sandbox, escaped: Sandbox) -> _Sheet:
     name = path.relative_to(folder).as_posix()
     try:
-        _check(plain.parse(path.read_text(encoding="utf-8"), name, str(path)), path)
+        parsed = plain.parse(path.read_text(encoding="utf-8"), name, str(path))
+        _check(parsed, path)
         bare, safe = plain.get_template(name), escaped.get_template(name)
     except TemplateSyntaxError as error:
         raise Misconfigured(f"{error.filename or path}:{error.lineno}: {error.message}") from error
@@ -195,7 +211,9 @@ def _compiled(folder: Path, path: Path, plain: Sandbox, escaped: Sandbox) -> _Sh
         raise Misconfigured(f"{path}:1: {error}") from error
     has_html = "html" in safe.blocks
     blocks = tuple((block, bare.blocks[block]) for block in BLOCKS if block in bare.blocks and block != "html")
-    return _Sheet(name, bare, blocks, safe if has_html else None, safe.blocks["html"] if has_html else None)
+    is_whole = not any(meta.find_referenced_templates(parsed))
+    mentions = frozenset(meta.find_undeclared_variables(parsed)) if is_whole else None
+    return _Sheet(name, bare, blocks, safe if has_html else None, safe.blocks["html"] if has_html else None, mentions)
 
 
 def _check(template: nodes.Template, path: Path) -> None:

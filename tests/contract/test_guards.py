@@ -257,7 +257,7 @@ class TestMarks:
         delivery: Delivery = deliveries.single(user_id=user, event_id=event, **changes)
         bid = claims.bid_for(delivery)
         policy = TemplatePolicy("sale", MessageClass.MARKETING, (), content_check=content_check)
-        mark = lookalikes.mark_of(delivery, policy, bid.address)
+        mark = lookalikes.mark_of(delivery, policy, bid.address, lambda template: None)
         assert mark is not None
         return bid, mark
 

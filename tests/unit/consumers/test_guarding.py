@@ -278,6 +278,19 @@ class TestLookalikes:
         ]
         assert [shown(answer) for answer in told] == [SENT, SENT, HELD]
 
+    async def test_by_params_values_that_no_text_shows_make_no_difference(self, bench: SenderBench) -> None:
+        bench.policy = policy(content_check=ContentCheck.PARAMS)
+        told = [await one(bench, wish(n, params=f'{{"name": "Ada", "job": "{n}"}}')) for n in range(2)]
+        assert [shown(answer) for answer in told] == [SENT, HELD]
+
+    async def test_by_params_a_text_that_takes_in_another_one_shows_all_values(self, bench: SenderBench) -> None:
+        (bench.folder / "foot.j2").write_text("{{ job }}")
+        text = '{% block text %}Hallo {{ name }}{% include "foot.j2" %}{% endblock %}'
+        (bench.folder / "welcome" / "sms.de.j2").write_text(text)
+        bench.policy = policy(content_check=ContentCheck.PARAMS)
+        told = [await one(bench, wish(n, params=f'{{"name": "Ada", "job": "{n}"}}')) for n in range(2)]
+        assert [shown(answer) for answer in told] == [SENT, SENT]
+
     async def test_params_that_cannot_be_read_are_parked_without_harm_to_others(self, bench: SenderBench) -> None:
         bench.policy = policy(content_check=ContentCheck.PARAMS)
         broken, whole = await bench.send(wish(0, params="{"), wish(1))

@@ -111,7 +111,8 @@ def _made(topic_prefix: str, create_topics: CreateTopics) -> None:
     names = Topics(topic_prefix)
     used = {
         names.leader, names.audience, names.campaign_requests, names.campaign_control, names.pages, names.cursor,
-        names.campaign_state, names.progress, names.status, names.hold, names.lane(Channel.INAPP, "bulk"),
+        names.campaign_state, names.progress, names.status, names.hold, names.hold_control,
+        names.lane(Channel.INAPP, "bulk"),
     }  # fmt: skip
     create_topics(*[spec for spec in names.specs() if spec.name in used])
 

@@ -21,12 +21,16 @@ def is_gathered(delivery: Delivery, policy: TemplatePolicy) -> bool:
     return policy.digest_ms > 0 and not delivery.digest_of and delivery.call == 1
 
 
-def gathered(delivery: Delivery, policy: TemplatePolicy, quiet_until_ms: int, now_ms: int) -> Verdict | None:
+def gathered(delivery: Delivery, policy: TemplatePolicy, quiet_until_ms: int, now_ms: int) -> Verdict:
     """Its wait for those who come within its template's time, and until the end of quiet hours, 0 outside of them.
 
-    None where it would expire meanwhile: it goes out by itself.
+    Where it would expire meanwhile, whoever waits goes out now. It passes through hold all the same: there it is known
+    whether another copy of its record has gone out in a digest.
     """
-    return _held(delivery, max(now_ms + policy.digest_ms, quiet_until_ms), now_ms)
+    waits = _held(delivery, max(now_ms + policy.digest_ms, quiet_until_ms), now_ms)
+    return waits or Verdict(
+        EventKind.HELD, now_ms, Reason.DIGEST, until_ms=max(now_ms, quiet_until_ms), tries=delivery.tries
+    )
 
 
 def over_cap(delivery: Delivery, policy: TemplatePolicy, day_ends_ms: int, detail: str, now_ms: int) -> Verdict:

@@ -77,8 +77,8 @@ def obstacle(
         return found
     until_ms = quiet_until_ms(delivery, found.zone, nights, now_ms)
     night = _after_the_night(delivery, found.zone, nights, until_ms, now_ms) if until_ms else None
-    if digests.is_gathered(delivery, policy):
-        return digests.gathered(delivery, policy, night.until_ms if night is not None else 0, now_ms) or night or found
+    if (night is None or night.kind is EventKind.HELD) and digests.is_gathered(delivery, policy):
+        return digests.gathered(delivery, policy, night.until_ms if night is not None else 0, now_ms)
     return night or found
 
 

@@ -12,7 +12,9 @@ from schemas import keys
 from schemas.messages import Delivery, EventKind
 from schemas.policies import OverCap, TemplatePolicy
 from schemas.reasons import Reason
+from schemas.trips import Trip
 
+MARK_KEPT_S = 86_400
 _NEVER_MS = 2**62
 
 
@@ -45,6 +47,33 @@ def over_cap(delivery: Delivery, policy: TemplatePolicy, day_ends_ms: int, detai
         if waits is not None:
             return waits._replace(detail=detail)
     return Verdict(EventKind.SUPPRESSED, now_ms, Reason.CAPPED, detail)
+
+
+def may_be_in_one(delivery: Delivery, policy: TemplatePolicy) -> bool:
+    """Whether another copy of its record may have been above a cap, and have gone out in a digest."""
+    return policy.over_cap is OverCap.DIGEST and not delivery.digest_of
+
+
+def ask_digest(trip: Trip, delivery: Delivery) -> None:
+    """Asks in which it did; one command."""
+    trip.execute_command("GET", _mark_key(delivery))
+
+
+def in_digest(reply: bytes | None, now_ms: int) -> Verdict | None:
+    """The end of a delivery that did; None where it went in none."""
+    if reply is None or reply == keys.IN_NO_DIGEST:
+        return None
+    named = reply.decode().partition(" ")[2]
+    return Verdict(EventKind.SUPPRESSED, now_ms, Reason.IN_DIGEST, f"in digest {named}".rstrip())
+
+
+def ask_went_alone(trip: Trip, delivery: Delivery) -> None:
+    """Keeps a copy that still waits out of the digest: this one was sent. One command."""
+    trip.execute_command("SET", _mark_key(delivery), keys.IN_NO_DIGEST, "NX", "EX", MARK_KEPT_S)
+
+
+def _mark_key(delivery: Delivery) -> str:
+    return keys.redis_digest(delivery.tenant, delivery.user_id, delivery.intent, delivery.channel)
 
 
 def _held(delivery: Delivery, until_ms: int, now_ms: int) -> Verdict | None:

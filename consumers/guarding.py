@@ -53,13 +53,19 @@ class Guards:
             self._marks.ask_mark(trip, sending.mark)
         if sending.place is not None:
             self._caps.ask_reserve(trip, bid.claim_key, token, sending.place)
-        return (sending.mark is not None) + (sending.place is not None)
+        if asks_digest := digests.may_be_in_one(delivery, policy):
+            digests.ask_digest(trip, delivery)
+        return (sending.mark is not None) + (sending.place is not None) + asks_digest
 
     def found(self, sending: Sending, replies: Sequence[Any]) -> Verdict | Wait | None:
         """What these replies to `ask` put in the way of the claim's holder. Raises what a command failed with."""
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
+        if digests.may_be_in_one(sending.delivery, sending.known_policy()):
+            *replies, digest = replies
+            if (ends := digests.in_digest(digest, self._clock.now_ms())) is not None:
+                return ends
         if sending.mark is not None:
             other = self._marks.read_mark(replies[0], sending.mark)
             if other is not None:
@@ -80,6 +86,8 @@ class Guards:
         is_sent = verdict.is_unknown or verdict.kind in (EventKind.SENT, EventKind.UNCONFIRMED)
         if sending.place is not None:
             self._caps.ask_settle(trip, sending.bid.claim_key, token, sending.place, is_sent)
+        if is_sent and digests.may_be_in_one(sending.delivery, sending.known_policy()):
+            digests.ask_went_alone(trip, sending.delivery)
         goes_on = verdict.called and verdict.kind in WAITS
         if not is_sent and not goes_on:
             self._withdraw(trip, sending, token)

@@ -12,6 +12,7 @@ import pytest
 from consumers import digests
 from consumers.render import Renderer
 from consumers.verdicts import Verdict
+from schemas import keys
 from schemas.errors import Poison
 from schemas.messages import Channel, Delivery, EventKind
 from schemas.policies import MessageClass, OverCap, TemplatePolicy
@@ -143,3 +144,26 @@ class TestSender:
         assert [shown(answer) for answer in await bench.send(many)] == [[("sent", "")]]
         again = replace(many, intent=single(event_id="d").intent, slot=9)
         assert [shown(answer) for answer in await bench.send(again)] == [[("held", "digest")]], "never above the cap"
+
+    async def test_a_copy_of_what_went_out_in_a_digest_ends_in_it_when_the_cap_lets_it_through(
+        self, bench: SenderBench
+    ) -> None:
+        bench.policy = replace(bench.policy, digest_ms=0, caps={"day": 1}, over_cap=OverCap.DIGEST)
+        key = keys.redis_digest("default", "42", single().intent, "sms")
+        bench.trips.kept[key] = (b"digest/1 n2",)
+        (answer,) = await bench.send(single())
+        assert shown(answer) == [("suppressed", "in_digest")]
+        assert events(answer)[0].detail == "in digest n2"
+        assert bench.provider.calls == []
+        assert [shown(one) for one in await bench.send(single(event_id="other"))] == [[("sent", "")]], (
+            "its place is free"
+        )
+
+    async def test_what_was_sent_is_kept_out_of_the_digest_that_a_copy_of_it_waits_for(
+        self, bench: SenderBench
+    ) -> None:
+        bench.policy = replace(bench.policy, digest_ms=0, caps={"day": 1}, over_cap=OverCap.DIGEST)
+        await bench.send(single())
+        key = keys.redis_digest("default", "42", single().intent, "sms")
+        assert bench.trips.kept[key][0] == keys.IN_NO_DIGEST
+        assert "NX" in bench.trips.kept[key]

@@ -59,6 +59,7 @@ class Crew:
         self.redis = redis
         self.provider = ScriptedProvider(name=uuid.uuid4().hex)
         self.trips = RedisTrips(redis, "send")
+        self.policies = POLICIES
         self.budget = RetryBudget()
         self.breaking = breaker.BreakerOptions()
 
@@ -83,7 +84,7 @@ class Crew:
         seat = Seat(self.provider, breaker.Breaker(name, self.breaking), Throttle(name), pocket, 256)
         judge = OutcomeJudge(CLOCK, random.Random(seed), self.budget)
         quiet, uncapped = QuietHours({}, {}), CapRules({}, {})
-        rules = Rules(POLICIES, self.renderer, _running, judge.judge, quiet, uncapped)
+        rules = Rules(self.policies, self.renderer, _running, judge.judge, quiet, uncapped)
         letters = DeadLetters(TOPICS, CLOCK)
         ids = keys.Ids(b"secret")
         return LaneWorker([seat], known, rules, ids, TOPICS, letters, CLOCK, options, SettleOptions(), gap)

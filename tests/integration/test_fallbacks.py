@@ -122,7 +122,7 @@ def told_of(ends: list[Done], kind: EventKind, many: list[Delivery]) -> set[str]
     return {users[one.row, one.event.slot] for one in told if one.event.delivery.startswith("push")}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 10))])
 async def test_everybody_without_a_live_device_gets_one_text_message_and_nobody_else(
     crew: Crew, tmp_path: Path, seed: int
 ) -> None:

@@ -115,7 +115,7 @@ class Story:
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     fates=st.lists(FATES, min_size=1, max_size=4),
     seed=st.integers(0, 2**32),

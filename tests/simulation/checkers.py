@@ -15,7 +15,7 @@ from schemas.counts import Vector
 from schemas.keys import Address
 from schemas.messages import Channel, DeliveryState
 from schemas.slots import NOTHING, Slot
-from tests.simulation import chats, nights, pace, stops, too_much
+from tests.simulation import chats, nights, pace, stops, too_much, turned
 from tests.simulation.happened import Happened, places
 from tests.simulation.site import IDS, TOPICS
 from tests.simulation.workload import TENANT
@@ -162,6 +162,7 @@ CHECKERS: tuple[Callable[[Happened], Iterator[str]], ...] = (
     no_surprise,
     poison_parked,
     stops.stopped,
+    turned.turned_once,
     nights.undisturbed,
     chats.told_once,
     too_much.capped,

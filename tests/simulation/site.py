@@ -46,7 +46,7 @@ _EMAIL, _SMS = (Channel.EMAIL,), (Channel.SMS,)
 POLICIES: Policies = {
     policy.name: replace(policy, content_check=ContentCheck.OFF)  # the few people get the same again and again
     for policy in (
-        TemplatePolicy("code", MessageClass.TRANSACTIONAL, _SMS, fallback=_EMAIL),
+        TemplatePolicy("code", MessageClass.TRANSACTIONAL, _SMS, fallback=_EMAIL, fallback_after_ms=4_000),
         TemplatePolicy("receipt", MessageClass.TRANSACTIONAL, _EMAIL),
         TemplatePolicy("news", MessageClass.MARKETING, _EMAIL),
         TemplatePolicy("alert", MessageClass.MARKETING, _SMS, fallback=_EMAIL),

@@ -74,4 +74,23 @@ PATCHES: tuple[Patch, ...] = (
         "test_what_is_in_a_digest_is_not_stopped_any_more_and_who_went_alone_is",
         suffers="The caller is told that it was cancelled, and the user reads it.",
     ),
+    Patch(
+        name="sends what is in a digest once more when the cap lets it through",
+        promise=9,
+        file="consumers/digests.py",
+        old="    if reply is None or reply == keys.IN_NO_DIGEST:",
+        new="    if reply is None or reply:",
+        test=_SENDER + "TestSender::test_a_copy_of_what_went_out_in_a_digest_ends_in_it_when_the_cap_lets_it_through",
+        suffers="A lane that is replayed in the morning sends again what the night's digest has told.",
+    ),
+    Patch(
+        name="lets who would expire before its window ends go past hold",
+        promise=9,
+        file="consumers/send_checks.py",
+        old="        return digests.gathered(delivery, policy, night.until_ms if night is not None else 0, now_ms)",
+        new="""        waits = digests.gathered(delivery, policy, night.until_ms if night is not None else 0, now_ms)
+        return waits if waits.until_ms > now_ms else found""",
+        test=_SENDER + "TestSender::test_who_would_expire_meanwhile_passes_through_hold_all_the_same",
+        suffers="A record that is written again a moment before its expiry goes out beside the digest that has it.",
+    ),
 )

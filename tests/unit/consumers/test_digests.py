@@ -124,6 +124,12 @@ class TestSender:
         assert event.until_ms == bench.clock.now_ms() + WINDOW_MS
         assert bench.provider.calls == []
 
+    async def test_who_would_expire_meanwhile_passes_through_hold_all_the_same(self, bench: SenderBench) -> None:
+        (answer,) = await bench.send(single(expires_at_ms=bench.clock.now_ms() + WINDOW_MS))
+        assert shown(answer) == [("held", "digest")]
+        assert events(answer)[0].until_ms == bench.clock.now_ms()
+        assert bench.provider.calls == []
+
     async def test_the_digest_itself_is_sent_whatever_cap_or_window_its_messages_met(self, bench: SenderBench) -> None:
         (bench.folder / "welcome" / "sms.digest.de.j2").write_text(TEXT)
         many = single(digest_of=2, params=orjson.dumps({"items": [{"by": "Mia"}], "count": 2, "others": 1}).decode())

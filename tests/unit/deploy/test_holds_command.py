@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from deploy.commands import holds
 from deploy.commands.holds import Entry, Wish
@@ -65,3 +67,16 @@ async def test_an_order_that_would_mean_too_much_or_nothing_is_refused(wish: Wis
     with pytest.raises(Misconfigured) as refused:
         await holds.order(Settings(), wish, HoldOrder.DROP)
     assert said in str(refused.value)
+
+
+def test_people_see_what_waits_for_whom_and_until_when() -> None:
+    shown = Console(width=200, file=io.StringIO())
+    shown.print(holds.table([entry(user_id="mia"), PAGE, entry(reason="campaign_paused")], most=3))
+    shown.print(holds.summary([entry(), PAGE]))
+    assert isinstance(shown.file, io.StringIO)
+    rows = [" ".join(line.split()) for line in shown.file.getvalue().splitlines()]
+    at = "2026-11-30T00:53:20+00:00"
+    assert rows[1] == f"nabc sms lookalike welcome default mia {at} an operator"
+    assert rows[2] == f"campaign spring, page 7 quiet_hours default 3 people {at} {at}"
+    assert rows[3].endswith(f"{at} resume")
+    assert rows[-2:] == ["3 quiet_hours default", "1 lookalike default welcome"]

@@ -83,11 +83,20 @@ class Bidder:
             if not tokens:
                 self._teller.defer(ready, self._options.token_pause_ms)
                 break
+            if seat.breaker.is_open and not ready[0].is_probe:  # since they were looked at: looked at again at once
+                self._return(tokens, seat)
+                self._teller.defer(ready, 0)
+                break
             chosen, ready = ready[: len(tokens)], ready[len(tokens) :]
             for sending, token in zip(chosen, tokens, strict=True):
                 sending.token = token
             again += await self._claim(chosen, seat, server)
         return again
+
+    def _return(self, tokens: Sequence[Token], seat: Seat) -> None:
+        for token in tokens:
+            seat.pocket.give_back(token)
+        seat.places.give(len(tokens))
 
     async def _tokens(self, wanted: int, seat: Seat, rank: int) -> list[Token]:
         """Tokens, each with a place at the provider; none when none came in time."""

@@ -87,6 +87,8 @@ class Breaker:
         self._repeats = 0
         self._hold = False
         self._kept = (0, 0)
+        self.is_open = False
+        """As last heard, at a look or when telling: what was looked at before it opened is not called after that."""
         self.recent = (0, 0)
         """Calls of the last minute or two over all workers, and those of them that are tried again."""
 
@@ -97,6 +99,7 @@ class Breaker:
         """now_ms: the server's clock."""
         found = _state(reply, now_ms)
         self._shown.set(_SHOWN[found.gate])
+        self.is_open = found.gate is not Gate.CLOSED
         return found
 
     def ask_probe(self, trip: Trip) -> None:
@@ -149,7 +152,8 @@ class Breaker:
 
     def read_record(self, reply: Any) -> Gate | None:
         """The state it changed to; None when it did not. Brings `recent` up to date."""
-        change, calls, repeats, kept, dead, _ = reply
+        change, calls, repeats, kept, dead, reason = reply
+        self.is_open = bool(reason)
         self.recent, self._kept = (int(calls), int(repeats)), (int(kept), int(dead))
         return Gate(change.decode()) if change else None
 

@@ -115,7 +115,8 @@ class Caller:
         order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
         now_ms = self._clock.now_ms()
         late = send_checks.out_of_time(delivery, order, now_ms)
-        if late is None and self._is_quiet(sending, now_ms):
+        has_opened = seat.breaker.is_open and not sending.is_probe
+        if late is None and (has_opened or self._is_quiet(sending, now_ms)):
             late = send_checks.Wait(now_ms)  # looked at again at once, as when it is paused
         if late is not None:
             seat.pocket.give_back(sending.token)

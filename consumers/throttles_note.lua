@@ -5,7 +5,7 @@
 --   then scopes, each with its ms.
 -- Answer: the part of the rate in percent when it was slowed down by this; 0 when it was not.
 local LEAST = 0.01
-local AGAIN_US = 1000000
+local AGAIN_US = 2000000
 local MANY, MOST = 500, 1000
 
 local time = redis.call('TIME')
@@ -17,7 +17,7 @@ if ARGV[1] == '1' then
   local stored = redis.call('HMGET', KEYS[1], 'f', 'ft', 't')
   local factor, from, filled = tonumber(stored[1] or 1), tonumber(stored[2] or 0), tonumber(stored[3] or 0)
   local free = now_us + pause * 1000
-  -- Calls that were under way together say the same: one step down in a second.
+  -- Calls that were under way together say the same: one step down in two seconds.
   if now_us >= from + AGAIN_US then
     factor = math.max(LEAST, factor_at(factor, from, now_us) / 2)
     slowed = math.ceil(factor * 100)

@@ -1,4 +1,7 @@
-"""A provider is away for a minute amid a campaign of 20,000; and one that has a standby is not missed."""
+"""A provider is away for a minute amid a campaign of 20,000, while one of two workers dies.
+
+And one that has a standby is not missed.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ PUSH_PER_S, PUSH_BURST = 1_500, 150
 MOST_REPEATED = 0.1
 PROBES = 3 * 13
 """Three calls in a round, and a round every five seconds at most, while it is away and until it is found to be back."""
+WORKER = "work-push.bulk"
 SPARE, SMS_PER_S, SMS_BURST = "/spare", 400, 40
 SECONDS = 10.0
 """Until the standby has taken over: the breaker needs some failed calls, the workers' next look, and no more."""
@@ -90,6 +94,7 @@ async def test_a_minute_without_a_provider_loses_nothing_and_ends_without_a_wave
     campaign = await world.campaign("news", people.readers(users))
     await world.until(lambda: world.ledger(PUSH), lambda seen: seen["sends"] >= SIZE // 10, "it is under way")
     await goes_away(world, way, how)
+    world.kill(WORKER)
     await asyncio.sleep(AWAY_S)
     while_away = await world.ledger(PUSH)
     await comes_back(world, way)

@@ -200,7 +200,7 @@ class MemoryRedis:
     def _slow_down(self, found: dict[bytes, bytes], now_us: int, pause: int) -> int:
         factor, since_us = float(found.get(b"f", 1)), int(found.get(b"ft", 0))
         filled_us, slowed = int(found.get(b"t", 0)), 0
-        if now_us >= since_us + 1_000_000:
+        if now_us >= since_us + 2_000_000:
             factor = max(0.01, _factor(factor, since_us, now_us) / 2)
             slowed = math.ceil(factor * 100)
         if slowed or pause:

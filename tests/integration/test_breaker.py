@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from consumers import breaker
 from consumers.breaker import Breaker, BreakerOptions, Gate, State
 from deploy.redis_trips import RedisTrips
+from retry_topics.budget import RetryBudget
 from schemas import keys
 from schemas.outcomes import Kind
 
@@ -149,6 +150,36 @@ async def test_what_a_person_opened_only_a_person_closes(trips: RedisTrips, work
     await trip.execute()
     assert (await state(trips, workers[0])).gate is Gate.CLOSED
     assert await tell(trips, workers[0], Kind.RETRY, calls=19) is None, "the past is forgotten"
+
+
+async def test_who_tells_of_calls_hears_that_another_worker_has_opened_or_closed_it(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    one_worker, other = workers
+    await tell(trips, one_worker, Kind.RETRY, calls=100)
+    heard = [(one_worker.is_open, other.is_open)]
+    await tell(trips, other, Kind.DONE)
+    heard.append((one_worker.is_open, other.is_open))
+    await probes(trips, other)
+    await tell(trips, other, Kind.DONE, calls=3, is_probe=True)
+    heard.append((one_worker.is_open, other.is_open))
+    await state(trips, one_worker)
+    heard.append((one_worker.is_open, other.is_open))
+    assert heard == [(True, False), (True, True), (True, False), (False, False)]
+
+
+async def test_retries_are_counted_among_the_calls_of_all_workers(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    """The budget of retries is a provider's, however many workers call it."""
+    one_worker, other = workers
+    await tell(trips, one_worker, Kind.DONE, calls=150)
+    await tell(trips, one_worker, Kind.RETRY, calls=8)
+    await tell(trips, other, Kind.UNKNOWN, calls=6)
+    assert other.recent == (164, 14)
+    assert RetryBudget().allows(*other.recent)
+    await tell(trips, one_worker, Kind.RETRY, calls=4)
+    assert not RetryBudget().allows(*one_worker.recent)
 
 
 class TestDeadTokens:

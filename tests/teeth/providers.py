@@ -57,6 +57,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="Retry-After is kept by the one message that heard it; all others go on knocking.",
     ),
     Patch(
+        name="goes on calling a provider that was found to be down",
+        promise=8,
+        file="consumers/calling.py",
+        old="        has_opened = seat.breaker.is_open and not sending.is_probe",
+        new="        has_opened = False",
+        test="tests/unit/consumers/test_send_decisions.py"
+        "::TestBreaker::test_what_was_looked_at_before_it_opened_is_not_called_after_that",
+        suffers="A provider that is down gets a thousand calls more from every worker, and each of them a retry.",
+    ),
+    Patch(
         name="believes every dead token",
         promise=2,
         file="consumers/breaker.py",

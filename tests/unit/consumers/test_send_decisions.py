@@ -377,6 +377,23 @@ class TestBreaker:
         (answer,) = await self.wait(bench, State(Gate.OPEN, 40_000, is_hold=True))
         assert shown(answer) == [("retrying", "provider_config")]
 
+    @pytest.mark.parametrize("heard", ["before_claim", "after_claim"])
+    async def test_what_was_looked_at_before_it_opened_is_not_called_after_that(
+        self, bench: SenderBench, heard: str
+    ) -> None:
+        """A worker has a thousand deliveries that wait for their tokens: a provider that is down must not get them."""
+
+        async def gap(name: str) -> None:
+            bench.breaker.is_open = bench.breaker.is_open or name == heard
+
+        bench.gap, bench.breaker.is_open = gap, heard == "before_claim"
+        (answer,) = await self.wait(bench, State(Gate.CLOSED))
+        assert deferred_ms(answer, bench.clock) == 0, "looked at again at once"
+        assert bench.provider.calls == [] and bench.tokens.given_back == 1
+        bench.gap, bench.breaker.is_open = None, False
+        (answer,) = await self.wait(bench, State(Gate.CLOSED))
+        assert shown(answer) == [("sent", "")] and events(answer)[0].call == 1
+
     async def test_half_open_a_few_go_and_the_others_wait(self, bench: SenderBench) -> None:
         bench.breaker.probes = 2
         answers = await self.wait(bench, State(Gate.HALF_OPEN), count=5)

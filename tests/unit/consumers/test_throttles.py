@@ -102,7 +102,7 @@ def test_after_being_told_the_pace_is_halved_and_climbs_back_no_faster_than_a_tw
 ) -> None:
     provider = Provider()
     for _ in range(times):
-        provider.clock.advance(1_000)
+        provider.clock.advance(2_000)
         provider.says()
     low = provider.factor()
     got, seconds = provider.drained(ms), ms / 1000
@@ -118,12 +118,12 @@ def test_many_calls_that_say_the_same_together_are_one_step_down() -> None:
     assert 0.5 <= provider.factor() < 0.53
 
 
-def test_a_provider_that_says_it_all_the_time_still_gets_a_hundredth_of_its_rate() -> None:
+def test_a_provider_that_says_it_all_the_time_still_gets_a_part_of_its_rate() -> None:
     provider = Provider()
     for _ in range(30):
         provider.says()
         provider.clock.advance(1_000)
-    assert provider.drained(20_000) >= RATE * 20 * 0.01
+    assert 0.1 <= provider.factor() <= 0.3
     provider.clock.advance(20_000)
     assert provider.factor() == 1.0
 

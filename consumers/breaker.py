@@ -12,6 +12,7 @@ them look dead. That is a config hold as well.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -87,8 +88,10 @@ class Breaker:
         self._repeats = 0
         self._hold = False
         self._kept = (0, 0)
+        self._newest: deque[bool] = deque(maxlen=options.window)
+        self._newest_failed = 0
         self.is_open = False
-        """As last heard, at a look or when telling: what was looked at before it opened is not called after that."""
+        """As last heard, or as its own calls say already. What was looked at before is not called while it is set."""
         self.recent = (0, 0)
         """Calls of the last minute or two over all workers, and those of them that are tried again."""
 
@@ -118,6 +121,17 @@ class Breaker:
         else:
             result = "1" if kind in FAILURES else _DEAD if kind is Kind.DEAD_ADDRESS else "0"
             (self._probes if is_probe else self._results).append(result)
+            self._watch(kind in FAILURES)
+
+    def _watch(self, has_failed: bool) -> None:
+        """A worker whose own calls fail does not wait to be told: a busy one would make hundreds more meanwhile."""
+        newest = self._newest
+        if len(newest) == newest.maxlen:
+            self._newest_failed -= newest[0]
+        newest.append(has_failed)
+        self._newest_failed += has_failed
+        if has_failed and len(newest) >= self._options.least and self._newest_failed * 2 > len(newest):
+            self.is_open = True
 
     def doubts_dead_tokens(self) -> bool:
         """Whether, with one more, so many push tokens would be dead that a wrong setting is likelier."""
@@ -154,6 +168,9 @@ class Breaker:
         """The state it changed to; None when it did not. Brings `recent` up to date."""
         change, calls, repeats, kept, dead, reason = reply
         self.is_open = bool(reason)
+        if change == b"closed":
+            self._newest.clear()
+            self._newest_failed = 0
         self.recent, self._kept = (int(calls), int(repeats)), (int(kept), int(dead))
         return Gate(change.decode()) if change else None
 

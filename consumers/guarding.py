@@ -88,6 +88,9 @@ class Guards:
             self._caps.ask_settle(trip, sending.bid.claim_key, token, sending.place, is_sent)
         if is_sent and digests.may_be_in_one(sending.delivery, sending.known_policy()):
             digests.ask_went_alone(trip, sending.delivery)
+        mark = sending.mark
+        if is_sent and mark is not None and (mark.is_forced or sending.delivery.call > 1):
+            self._marks.ask_sent(trip, mark)  # else it is as old as this call
         goes_on = verdict.called and verdict.kind in WAITS
         if not is_sent and not goes_on:
             self._withdraw(trip, sending, token)

@@ -28,7 +28,7 @@ _INTENT_BYTES = 8
 
 
 class Mark(NamedTuple):
-    """is_forced: it is set whatever is in the way."""
+    """is_forced: whatever mark is there, it is not in the way."""
 
     key: bytes
     value: bytes
@@ -48,7 +48,11 @@ class Lookalikes(Protocol):
     def ask_mark(self, trip: Trip, mark: Mark) -> None: ...
 
     def read_mark(self, reply: Any, mark: Mark) -> InTheWay | None:
-        """What is in the way; None: the mark is ours."""
+        """What is in the way; None: nothing is."""
+        ...
+
+    def ask_sent(self, trip: Trip, mark: Mark) -> None:
+        """It was sent, or may be: whatever mark is there, this one holds from now on."""
         ...
 
     def ask_withdraw(self, trip: Trip, claim_key: bytes, token: bytes, mark: Mark) -> None:
@@ -77,13 +81,13 @@ class RedisLookalikes:
     """The marks in Redis; each ends by itself."""
 
     def ask_mark(self, trip: Trip, mark: Mark) -> None:
-        if mark.is_forced:
-            trip.execute_command("SET", mark.key, mark.value, "PX", WITHIN_MS)
-        else:
-            trip.execute_command("SET", mark.key, mark.value, "NX", "GET", "PX", WITHIN_MS)
+        trip.execute_command("SET", mark.key, mark.value, "NX", "GET", "PX", WITHIN_MS)
 
     def read_mark(self, reply: Any, mark: Mark) -> InTheWay | None:
         return in_the_way(reply, mark)
+
+    def ask_sent(self, trip: Trip, mark: Mark) -> None:
+        trip.execute_command("SET", mark.key, mark.value, "PX", WITHIN_MS)
 
     def ask_withdraw(self, trip: Trip, claim_key: bytes, token: bytes, mark: Mark) -> None:
         trip.run(WITHDRAW, (claim_key, mark.key), token, mark.value)

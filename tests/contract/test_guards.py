@@ -282,10 +282,11 @@ class TestMarks:
         assert await self.other(body, by_params("b", '{"name": "Ada", "n": 2}')) is None
         assert await self.other(body, by_params("c", '{"n":1,"name":"Ada"}')) is not None
 
-    async def test_a_forced_one_passes_and_leaves_its_own_mark(self, body: Body, user: str) -> None:
+    async def test_a_forced_one_passes_and_leaves_its_own_mark_once_it_was_sent(self, body: Body, user: str) -> None:
         await self.other(body, self.marked(user, "a")[1])
         forced, mark = self.marked(user, "b", force=True)
         assert await self.other(body, mark) is None
+        await body.ask(body.marks.ask_sent, mark)
         assert (await self.other(body, self.marked(user, "c")[1])).place == forced.address
 
     async def test_a_mark_is_taken_back_by_the_holder_of_the_claim_alone(self, body: Body, user: str) -> None:

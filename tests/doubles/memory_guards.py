@@ -83,16 +83,21 @@ class MemoryLookalikes:
     def read_mark(self, reply: Any, mark: Mark) -> InTheWay | None:
         return in_the_way(reply, mark)
 
+    def ask_sent(self, trip: Trip, mark: Mark) -> None:
+        trip.execute_command(lambda: self._leave(mark))
+
     def ask_withdraw(self, trip: Trip, claim_key: bytes, token: bytes, mark: Mark) -> None:
         trip.execute_command(lambda: self._withdraw(claim_key, token, mark))
 
     def _mark(self, mark: Mark) -> bytes | None:
-        now_ms = self._clock.now_ms()
         there, ends_ms = self.marks.get(mark.key, (b"", 0))
-        if now_ms < ends_ms and not mark.is_forced:
+        if self._clock.now_ms() < ends_ms:
             return there
-        self.marks[mark.key] = (mark.value, now_ms + WITHIN_MS)
+        self._leave(mark)
         return None
+
+    def _leave(self, mark: Mark) -> None:
+        self.marks[mark.key] = (mark.value, self._clock.now_ms() + WITHIN_MS)
 
     def _withdraw(self, claim_key: bytes, token: bytes, mark: Mark) -> int:
         entry = self._held.entries.get(claim_key)

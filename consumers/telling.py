@@ -58,11 +58,13 @@ class Teller:
     def settle(self, sending: Sending, verdict: Verdict, reference: str = "", known_ms: int = 0) -> None:
         """The holder of the claim has a verdict: stored first, told afterwards (`settled`).
 
-        known_ms: for how long the provider said it would take nothing.
+        known_ms: for how long the provider said it would take nothing. Where another one stands by, the verdict does
+        not wait for that.
         """
         if sending.is_alone:
             self._settle_alone(sending, verdict)
             return
+        known_ms = min(known_ms, max(0, verdict.until_ms - verdict.at_ms))
         question = wishes.while_away(sending, verdict.reason, known_ms) if verdict.kind in verdicts.WAITS else None
         if question is None:
             self._settle(sending, verdict, reference)

@@ -11,6 +11,7 @@ import pytest
 from consumers.breaker import Gate, State
 from consumers.claims import bid_for
 from consumers.fallbacks import Question, Wish
+from consumers.throttles import LANE
 from schemas import keys, slots, stores
 from schemas.messages import Channel, Delivery, Device, EventKind, Priority, StatusEvent
 from schemas.outcomes import Kind, Outcome
@@ -18,7 +19,16 @@ from schemas.policies import OnUnknown
 from schemas.records import Answer, Done
 from tests.doubles import deliveries
 from tests.doubles.manual_clock import START_MS
-from tests.doubles.sender_bench import SenderBench, deferred_ms, done, events, next_delivery, published, shown
+from tests.doubles.sender_bench import (
+    SecondProvider,
+    SenderBench,
+    deferred_ms,
+    done,
+    events,
+    next_delivery,
+    published,
+    shown,
+)
 
 PHONE, TABLET = "phone", "tablet"
 DEAD = Outcome(Kind.DEAD_ADDRESS)
@@ -299,6 +309,15 @@ class TestAProviderThatIsAway:
     async def test_who_is_told_to_come_back_later_than_that_does_not_wait_for_it(self, bench: SenderBench) -> None:
         bench.provider.script = [Outcome(Kind.THROTTLE, retry_after_ms=45_000)]
         assert followed(await bench.send(alone())) == ["sms.transactional"]
+
+    async def test_where_another_provider_stands_by_that_one_is_asked_first(self, bench: SenderBench) -> None:
+        bench.others = [second := SecondProvider()]
+        bench.provider.script = [Outcome(Kind.THROTTLE, retry_after_ms=45_000)]
+        (waits,) = await bench.send(alone())
+        assert shown(waits) == [("retrying", "provider_throttled")] and followed([waits]) == []
+        bench.throttle.paused = {LANE: 45_000}
+        (answer,) = await bench.send(next_delivery(done(waits).publish[0]))
+        assert shown(answer) == [("sent", "")] and len(second.scripted.calls) == 1
 
     async def test_a_shorter_time_that_the_provider_asks_for_is_kept(self, bench: SenderBench) -> None:
         bench.provider.script = [Outcome(Kind.THROTTLE, retry_after_ms=20_000)]

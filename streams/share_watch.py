@@ -22,7 +22,6 @@ from streams.delivery_shares import Share, ShareOptions
 
 log = logging.getLogger(__name__)
 
-BREAKER_KEPT_S = 86_400
 Watched = tuple[str, str]
 """(provider, channel)."""
 
@@ -109,14 +108,12 @@ class ShareWatch:
         return bool(await self._ask("EXISTS", key))
 
     async def _avoid(self, provider: str) -> None:
-        """Tells the workers: see `consumers/breaker.py`."""
-        key, until_ms = keys.redis_breaker(provider), self._clock.now_ms() + self._options.avoid_s * 1000
-
-        def ask(trip: Trip) -> None:
-            trip.execute_command("HSET", key, "avoid", until_ms)
-            trip.execute_command("EXPIRE", key, BREAKER_KEPT_S)
-
-        await asked(self._trips, ask)
+        """Tells the workers: see `consumers/breaker.py`. How long a breaker is kept is not for us to say: one that a
+        person opened stays open.
+        """
+        await self._ask(
+            "HSET", keys.redis_breaker(provider), "avoid", self._clock.now_ms() + self._options.avoid_s * 1000
+        )
 
     async def _ask(self, *command: Any) -> Any:
         def ask(trip: Trip) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from consumers import breaker
 from deploy.redis_trips import RedisTrips
 from schemas import keys, metrics
 from schemas.errors import StoreDown
@@ -104,7 +105,16 @@ async def test_a_provider_is_avoided_while_its_alarm_is_on_and_only_where_anothe
         await site.look()
     assert await alone.avoided_until() == 0
     assert await paired.avoided_until() == paired.clock.now_ms() + 60_000
-    assert 0 < await redis.ttl(keys.redis_breaker(paired.provider)) <= 86_400
+
+
+async def test_a_breaker_that_a_person_opened_stays_open_though_its_provider_is_avoided(redis: Redis) -> None:
+    site = Site(redis, standby=True)
+    await asked(site.trips, lambda trip: breaker.ask_open(trip, site.provider, site.clock.now_ms()))
+    await site.count(24 * 60, 1_000, 950)
+    await site.count(15, 1_000, 100)
+    await site.look()
+    assert await site.avoided_until() > 0
+    assert await redis.ttl(keys.redis_breaker(site.provider)) == -1, "for ever, until a person closes it"
 
 
 async def test_an_alarm_that_nobody_can_judge_any_more_ends_by_itself(redis: Redis) -> None:

@@ -85,9 +85,10 @@ def obstacle(
 def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:
     """What may change while a delivery waits for its token: asked again just before the call.
 
-    A pause is a wait of no length: without its claim the delivery is looked at again at once, and goes to hold.
+    A pause is a wait of no length: without its claim the delivery is looked at again at once, and goes to hold. What a
+    clock that is ahead of this one let go to end is judged by that clock: a look-alike would go out at its end.
     """
-    if 0 < delivery.expires_at_ms <= now_ms:
+    if 0 < delivery.expires_at_ms <= max(now_ms, delivery.released_at_ms):
         return _end(EventKind.EXPIRED, Reason.EXPIRED, now_ms)
     if order is CampaignOrder.PAUSED:
         return Wait(now_ms)

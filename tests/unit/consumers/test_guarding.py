@@ -263,6 +263,25 @@ class TestLookalikes:
         await bench.send(wish(0))
         assert shown(await one(bench, wish(1, force=True))) == SENT
 
+    async def test_one_forced_that_was_refused_does_not_hide_what_was_sent_before(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        bench.provider.script = [Outcome(Kind.DROP)]
+        await bench.send(wish(1, force=True))
+        assert shown(await one(bench, wish(2))) == HELD
+
+    async def test_the_ten_minutes_begin_with_the_sending_however_long_it_was_tried(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        again = codec.decode(done(await one(bench, wish(0))).publish[0].value, Delivery)
+        bench.clock.advance(599_000)
+        assert shown(await one(bench, again)) == SENT
+        bench.clock.advance(599_000)
+        assert shown(await one(bench, wish(1))) == HELD
+
+    async def test_one_that_was_let_go_to_end_ends_by_the_clock_that_let_it_go(self, bench: SenderBench) -> None:
+        ends_ms = bench.clock.now_ms() + 500
+        expired = wish(1, force=True, hop=1, released_at_ms=ends_ms, expires_at_ms=ends_ms)
+        assert shown(await one(bench, expired)) == [("expired", "expired")] and not bench.provider.calls
+
     async def test_the_devices_of_one_push_are_one_message(self, bench: SenderBench) -> None:
         give_devices(bench, "phone", "tablet")
         pushes = [

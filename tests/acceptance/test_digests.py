@@ -71,8 +71,10 @@ async def in_the_order_of_acceptance(world: World) -> dict[str, list[str]]:
     """User -> who commented, by what lies in the entry topic: a user's events are all in one partition."""
     found: dict[str, list[tuple[int, int, str]]] = {}
     for record in await world.records(world.topics.requests_bulk(people.TENANT)):
+        if world.token.encode() not in (record.key or b""):
+            continue
         event = codec.decode(record.value, NotificationRequested)
-        if world.token in event.user_id and not event.digest_of:
+        if not event.digest_of:
             by = event.params.split('"')[3]
             found.setdefault(event.user_id, []).append((event.accepted_at_ms, record.offset, by))
     return {user: [by for _, _, by in sorted(events)] for user, events in found.items()}

@@ -31,6 +31,7 @@ async def test_nothing_accepted_is_lost_when_a_process_is_killed(world: World, v
     assert repeats <= (doubtful if victim.startswith("work") else 0), "only a sender that dies may leave a doubt"
 
 
+@pytest.mark.long
 async def test_callers_who_got_no_answer_ask_again_under_their_keys_and_nothing_is_sent_twice(world: World) -> None:
     """The API dies between the log and its answer; for 35 s it then takes the first request for still running."""
     repeats, _ = await _send_and_kill(world, "api")

@@ -97,6 +97,7 @@ async def test_a_worker_gets_nothing_more_of_a_partition_that_it_has_given_away(
     assert max(times.values()) == 1, "both worked on one record"
 
 
+@pytest.mark.long
 async def test_work_that_takes_longer_than_the_poll_limit_keeps_its_partitions(bench: Bench) -> None:
     """K15: everything in flight hangs, and nothing more may be read."""
     limit_s = 6.5

@@ -127,6 +127,7 @@ async def readable(bench: Bench, address: keys.Address) -> bool:
         return False
 
 
+@pytest.mark.long
 async def test_processes_that_come_and_go_share_the_work_and_the_totals_stay_exact(bench: Bench) -> None:
     batches = campaign("spring", 8, Random(4))
     third = len(batches) // 3

@@ -69,6 +69,13 @@ async def test_an_order_that_would_mean_too_much_or_nothing_is_refused(wish: Wis
     assert said in str(refused.value)
 
 
+def test_a_notification_can_be_copied_from_a_narrow_screen() -> None:
+    shown, whole = Console(width=80, file=io.StringIO()), "nge4dsy3ggzstglrrfyyc4mkwqmznpcq"
+    shown.print(holds.table([entry(whole), PAGE], most=2))
+    assert isinstance(shown.file, io.StringIO)
+    assert whole in shown.file.getvalue() and "…" not in shown.file.getvalue()
+
+
 def test_people_see_what_waits_for_whom_and_until_when() -> None:
     shown = Console(width=200, file=io.StringIO())
     shown.print(holds.table([entry(user_id="mia"), PAGE, entry(reason="campaign_paused")], most=3))

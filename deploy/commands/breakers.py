@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from rich.table import Table
@@ -133,13 +134,18 @@ def as_lines(found: Sequence[Stand]) -> list[dict[str, Any]]:
 
 def sheet(found: Sequence[Stand]) -> Table:
     """For people."""
-    table = Table("provider", "channels", "state", "why", "failed", "next probe", "rate", box=None)
+    table = Table("provider", "channels", "state", "why", "since", "failed", "next probe", "rate", box=None)
     for stand in found:
         failed = f"{stand.failed} of {stand.known}" if stand.known else "-"
         probe = "-" if stand.next_probe_in_s is None else f"in {stand.next_probe_in_s:.0f} s"
         channels = ", ".join(stand.channels)
-        table.add_row(stand.provider, channels, stand.state, stand.reason or "-", failed, probe, _rate(stand))
+        why, since = stand.reason or "-", _time(stand.since_ms)
+        table.add_row(stand.provider, channels, stand.state, why, since, failed, probe, _rate(stand))
     return table
+
+
+def _time(at_ms: int | None) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds") if at_ms else "-"
 
 
 def _rate(stand: Stand) -> str:

@@ -215,7 +215,7 @@ def _next(facts: Facts, one: DeliveryView, claim: ClaimView | None) -> Iterator[
     if facts.lacks(Source.REDIS):
         yield words.REDIS_AWAY_SENDS if _goes_alone(facts) else words.REDIS_AWAY
     left = _fallback_left(facts)
-    if left:
+    if left and not _expires_first(facts, one):
         yield f"If it fails for good: {_names(left[:1])}."
 
 
@@ -233,11 +233,22 @@ def _when(facts: Facts, one: DeliveryView) -> str:
             f"Next: it should have been {what} at {moment(until_ms, facts.zone)}, {length(late_ms)} ago. "
             "It is in line, or the processes that bring it back are late: ask the people on call if it lasts."
         )
-    expires_ms = facts.asked.expires_at_ms if facts.asked is not None else 0
-    if 0 < expires_ms <= until_ms:
-        ends = f"it expires at {moment(expires_ms, facts.zone)}, before it would be {what}"
-        return f"Next: {ends} ({moment(until_ms, facts.zone)})."
-    return f"Next: it is {what}{by} at {moment(until_ms, facts.zone)}."
+    at = moment(until_ms, facts.zone)
+    if _expires_first(facts, one):
+        return f"Next: it expires at {moment(_expires_ms(facts), facts.zone)}; it would be {what} at {at} only."
+    if one.state == EventKind.RETRYING:
+        return f"Next: it is {what}{by} at {at}."
+    return f"Next: it is {what} at {at}{f', to be sent{by}' if by else ''}."
+
+
+def _expires_first(facts: Facts, one: DeliveryView) -> bool:
+    """Whether it ends before it comes out of where it waits."""
+    return 0 < _expires_ms(facts) <= one.waits_until_ms
+
+
+def _expires_ms(facts: Facts) -> int:
+    """0: not known."""
+    return facts.asked.expires_at_ms if facts.asked is not None else 0
 
 
 def _goes_alone(facts: Facts) -> bool:

@@ -60,7 +60,7 @@ REASONS: Mapping[Reason, Words] = {
     Reason.SPEND_CAP: Words(
         "budget used up",
         "The day's budget of money for this channel was used up.",
-        "The budget can be raised: what is held then goes on by itself, what was not sent can be sent again.",
+        "The budget can be raised; then `tidings holds` lets go what is held, and what was not sent can be sent again.",
     ),
     Reason.DUPLICATE_OF: Words(
         "repeat of another request", "The same message was asked for twice; only the first request was sent."

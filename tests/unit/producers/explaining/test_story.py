@@ -85,7 +85,7 @@ def test_of_news_in_the_night_it_is_told_until_when_by_the_clock_of_the_person()
     assert known.asked is not None
     text = told(replace(known, asked=replace(known.asked, expires_at_ms=NINE_MS + 72 * 3_600_000)))
     assert "It was not sent yet: it is held back. It is night where the person lives" in text
-    assert "Next: it is let go by mail at 2026-12-01 07:00:00 UTC (08:00:00 in Europe/Berlin)." in text
+    assert "Next: it is let go at 2026-12-01 07:00:00 UTC (08:00:00 in Europe/Berlin), to be sent by mail." in text
 
 
 def test_a_call_in_doubt_is_told_plainly_and_nobody_is_left_wondering_whether_it_came_twice() -> None:
@@ -275,8 +275,12 @@ def test_the_digest_that_it_went_out_in_is_named() -> None:
 def test_what_is_held_for_longer_than_it_is_worth_sending_is_going_to_expire() -> None:
     held = delivery("held", reason="spend_cap", waits_until_ms=NINE_MS + 15 * 3_600_000)
     text = told(facts([held]))
-    assert "Next: it expires at 2026-11-30 09:10:00 UTC (10:10:00 in Europe/Berlin), before it would be let go" in text
-    assert "What you can do: The budget can be raised: what is held then goes on by itself" in text
+    assert (
+        "Next: it expires at 2026-11-30 09:10:00 UTC (10:10:00 in Europe/Berlin); it would be let go at "
+        "2026-12-01 00:00:00 UTC (01:00:00 in Europe/Berlin) only."
+    ) in text
+    assert "If it fails for good" not in text
+    assert "The budget can be raised; then `tidings holds` lets go what is held" in text
 
 
 def test_a_template_that_is_sent_without_redis_waits_for_it_only_where_the_person_is_not_known() -> None:

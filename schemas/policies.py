@@ -225,6 +225,9 @@ def _without_effect(settings: Mapping[str, Any]) -> Iterator[_Wrong]:
     if "fallback_after_ms" in settings and not (is_transactional and settings.get("fallback")):
         text = "fallback_after: only a transactional template with a fallback list changes over; remove it here"
         yield _Wrong("fallback_after", text)
+    if is_transactional and settings.get("over_cap") is OverCap.DIGEST and not settings.get("caps"):
+        text = "over_cap: a transactional template has no cap but its own; write caps = { day = 3 }, or remove it here"
+        yield _Wrong("over_cap", text)
     if settings.get("digest_ms", 0) >= expires_ms:
         yield _Wrong("digest", "digest: messages would expire before they are gathered; write less than expires")
 
@@ -243,9 +246,11 @@ def _without_text(folder: Path, settings: Mapping[str, Any]) -> Iterator[_Wrong]
 
 
 def _choice(kind: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
+    choices = ", ".join(f'"{word}"' for word in kind)
+
     def read(key: str, value: Any) -> StrEnum:
         if value not in list(kind):
-            raise _Wrong(key, f"{key}: {value!r}; write one of {', '.join(kind)}")
+            raise _Wrong(key, f"{key}: {value!r}; write one of {choices}")
         return kind(value)
 
     return read

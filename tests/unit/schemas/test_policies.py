@@ -125,7 +125,7 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
 @pytest.mark.parametrize(
     ("text", "line", "advice"),
     [
-        ('class = "urgent"\nchannels = ["push"]', 1, "transactional, marketing"),
+        ('class = "urgent"\nchannels = ["push"]', 1, '"transactional", "marketing"'),
         ('class = "marketing"\nchannels = ["fax"]', 2, '"push", "email", "sms", "inapp"'),
         ('channels = "push"', 1, "write a list"),
         ("channels = []", 1, "write a list"),
@@ -142,8 +142,8 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
         ('channels = ["push"]\ncaps = {}', 2, "{ day = 3 }"),
         ('channels = ["push"]\n[caps]\nweek = 3', 2, "{ day = 3 }"),
         ('channels = ["push"]\ncaps.day = true', 2, "{ day = 3 }"),
-        ('channels = ["push"]\ncontent_check = "none"', 2, "template, params, off"),
-        ('channels = ["push"]\non_unknown = "retry"', 2, "risk_repeat, risk_loss"),
+        ('channels = ["push"]\ncontent_check = "none"', 2, '"template", "params", "off"'),
+        ('channels = ["push"]\non_unknown = "retry"', 2, '"risk_repeat", "risk_loss"'),
         ('channels = ["push"]\nquiet_hours = { from = "22:00", to = "22:00" }', 2, "are none, or all of the day"),
         ('channels = ["push"]\nquiet_hours = { from = "00:00", to = "24:00" }', 2, 'from = "22:00", to = "08:00"'),
         ('channels = ["push"]\nquiet_hours = { from = "22:00" }', 2, 'from = "22:00", to = "08:00"'),
@@ -154,7 +154,8 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
             3,
             'remove it here, or write class = "marketing"',
         ),
-        ('channels = ["push"]\nover_cap = "queue"', 2, "drop, digest"),
+        ('channels = ["push"]\nover_cap = "queue"', 2, '"drop", "digest"'),
+        ('class = "transactional"\nchannels = ["push"]\nover_cap = "digest"', 3, "write caps = { day = 3 }, or remove"),
         ('channels = ["push"]\ndigest = "soon"', 2, '"30s", "5m" or "1h"'),
         ('channels = ["push"]\ndigest = "0s"', 2, '"30s", "5m" or "1h"'),
         ('channels = ["push"]\nexpires = "5m"\ndigest = "5m"', 3, "write less than expires"),
@@ -162,7 +163,7 @@ def test_an_expiry_is_written_in_minutes_hours_or_days(tmp_path: Path, written: 
         ('channels = ["push"]\nfallback_after = 30', 2, '"30s" or "2m"'),
         ('channels = ["push"]\nfallback = ["sms"]\nfallback_after = "30s"', 3, "only a transactional template"),
         ('class = "transactional"\nchannels = ["push"]\nfallback_after = "1m"', 3, "with a fallback list"),
-        ('channels = ["push"]\nwhen_redis_is_down = "drop"', 2, "wait, send"),
+        ('channels = ["push"]\nwhen_redis_is_down = "drop"', 2, '"wait", "send"'),
         ('channels = ["push"]\nwhen_redis_is_down = "send"', 2, 'write "wait"'),
         (
             'class = "transactional"\nchannels = ["push"]\non_unknown = "risk_loss"\nwhen_redis_is_down = "send"',

@@ -13,9 +13,10 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import budgets, sections
@@ -33,6 +34,20 @@ LONGEST_TIER_S = 3600.0
 """A delivery that is a day old is not sent any more: it must not lie in a tier for long."""
 NEEDS_PROVIDER = ("push", "email", "sms")
 _FITS = {"smtp": ("email",), "http": NEEDS_PROVIDER}
+_IN_OUR_WORDS = {
+    "missing": "is missing",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list, in [ ]",
+}
+_EXAMPLES = {
+    "quiet_hours": '{ from = "22:00", to = "08:00" }',
+    "caps": "{ day = 3 }",
+    "budget_per_day": "{ sms = 250.0 }",
+    "prices": "{ DE = 0.07, default = 0.05 }",
+    "workers": '{ "push.bulk" = 2 }',
+}
+"""Tables whose inside nobody guesses."""
 _SHORT_NAMES = {"KAFKA_BOOTSTRAP": ("kafka", "bootstrap"), "REDIS_URL": ("redis", "url")}
 
 
@@ -144,8 +159,28 @@ def _explain(error: ValidationError, file: Path | None, text: str) -> Iterator[s
     """One line for each wrong value; the value itself is never shown, it may be a secret."""
     for wrong in error.errors(include_input=False, include_url=False):
         path = tuple(str(part) for part in wrong["loc"] if part != "[key]")
-        what = "unknown setting" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
-        yield f"{_place(file, text, path)}{'.'.join(path)}: {what}"
+        yield f"{_place(file, text, path)}{'.'.join(path)}: {_told(wrong['type'], wrong['msg'], path)}"
+
+
+def _told(kind: str, message: str, path: tuple[str, ...]) -> str:
+    """What is wrong, and what to write instead."""
+    if kind == "extra_forbidden":
+        return f"unknown setting; there are {', '.join(_names(path[:-1]))}"
+    what = _IN_OUR_WORDS.get(kind, message.removeprefix("Value error, "))
+    example = next((f"{name} = {_EXAMPLES[name]}" for name in path if name in _EXAMPLES), "")
+    return what if "; write" in what or not example else f"{what}; write it like {example}"
+
+
+def _names(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings of a section, as they are written in the file."""
+    kind: Any = Settings
+    for part in path:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}[part]
+            kind = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+        else:
+            kind = next(one for one in reversed(get_args(kind)) if one is not Ellipsis)
+    return tuple(field.alias or name for name, field in kind.model_fields.items())
 
 
 def _misfits(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -190,6 +225,10 @@ def _wrong_providers(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]
         path = ("channels", channel, "providers")
         for name in used.providers:
             provider = settings.providers.get(name)
+            if used.providers.count(name) > 1:
+                text = f"{name} is listed twice; the standby is another provider, with a section of its own"
+                yield path, f"channels.{channel}.providers: {text}"
+                break
             if channel == "inapp":
                 yield path, "channels.inapp.providers: the inbox is Tidings' own, it needs no provider"
             elif provider is None:

@@ -77,7 +77,7 @@ def _fail(wrong: BaseExceptionGroup[TidingsError], code: int) -> None:
     first: BaseException = wrong
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    print(f"tidings: {first}", file=sys.stderr)
+    print(f"{running.SAYS}{first}", file=sys.stderr)
     sys.exit(code)
 
 

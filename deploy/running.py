@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 FAILED = 1
 MISCONFIGURED = 78
 TRY_LATER = 75
+SAYS = "tidings: "
+"""So begins what a process tells people as it ends; the lines of its log do not."""
 STOP_WITHIN_S = 20.0
 END_WITHIN_S = 5.0
 """After a failure there is nothing left to tidy up that is worth more than being started again."""

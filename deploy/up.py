@@ -91,7 +91,7 @@ class Supervisor:
             began = loop.time()
             code = await self._once(role)
             if code == running.MISCONFIGURED:
-                raise Misconfigured(f"{role.name} refused to start:\n{places.tail(self._log_of(role.name), 12)}")
+                raise Misconfigured(f"{role.name} refused to start:\n{_why(places.tail(self._log_of(role.name), 100))}")
             if loop.time() - began > self._waits.calm_after_s:
                 backoff_s = self._waits.backoff_first_s
             said = places.tail(self._log_of(role.name), 1)
@@ -166,3 +166,9 @@ class Supervisor:
         unfinished = self._logs / f"{name}.part"
         unfinished.write_text(json.dumps(content, indent=1))
         unfinished.replace(self._logs / name)
+
+
+def _why(tail: str) -> str:
+    """What a process said to people as it ended, without its log's own lines; all of the tail when it said nothing."""
+    said = ("\n" + tail).rpartition(f"\n{running.SAYS}")[2]
+    return said or tail

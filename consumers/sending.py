@@ -138,8 +138,8 @@ class Sending:
             self.answer_to(self.record, answer)
 
     def is_undecided(self) -> bool:
-        """Nobody but the checks has it in hand: no call is under way and no end."""
-        return self.claim is None and not self.is_ending
+        """Nobody but the checks has it in hand: no call is under way, and no end; and it was not answered."""
+        return self.claim is None and not self.is_ending and not self.is_answered
 
     def named(self, ids: keys.Ids) -> str:
         """The public id of its notification."""

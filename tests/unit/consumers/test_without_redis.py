@@ -13,7 +13,7 @@ import pytest
 from consumers import claims
 from consumers.claims import VerdictClass
 from consumers.lane_worker import LaneWorker
-from consumers.limits import Rate
+from consumers.limits import Rate, Token
 from consumers.local_rate import LocalTokens
 from schemas import keys, metrics
 from schemas.messages import Channel, Delivery, EventKind, Priority, Snapshot
@@ -284,3 +284,21 @@ async def test_what_fails_for_good_ends_once_redis_can_say_what_follows(bench: S
     bench.trips.down = False
     (answer,) = await answering
     assert shown(answer) == [("failed", "refused_by_provider")]
+
+
+async def test_what_was_answered_before_redis_went_away_is_not_sent_beside_that(
+    bench: SenderBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a code that was sent, and a new one: between looking and claiming Redis is gone for seconds."""
+    await bench.send(code("order-1"))
+    take = bench.tokens.take
+
+    async def goes_away(wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
+        bench.trips.down = True
+        bench.clock.advance(5_000)
+        return await take(wanted, wait_s, rank)
+
+    monkeypatch.setattr(bench.tokens, "take", goes_away)
+    copy, new = await hand(bench, start(), code("order-1"), code("order-2"))
+    assert (shown(copy), shown(new)[-1]) == ([], ("sent", ""))
+    assert [call.delivery_key for call in bench.provider.calls] == ["default/e/order-1:sms", "default/e/order-2:sms"]

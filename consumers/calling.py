@@ -144,8 +144,12 @@ class Caller:
         return charge
 
     async def _takes_again(self, seat: Seat) -> bool:
-        """A token that died on the way is replaced: cheaper than another claim."""
-        fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
+        """A token that died on the way is replaced: cheaper than another claim. Without Redis there is none."""
+        try:
+            fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
+        except StoreDown as error:
+            log.warning("call.without_token", extra={"error": str(error)})
+            return False
         return bool(fresh) and seat.pocket.spend(fresh[0])
 
     async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from consumers.claims import Entry
+from consumers.limits import Token
 from schemas import codec, keys, metrics, stores
+from schemas.errors import StoreDown
 from schemas.messages import Channel, Suppression
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
@@ -268,6 +270,25 @@ async def test_a_redis_emptied_between_the_look_and_the_claim_sends_nothing(benc
     (answer,) = await bench.send(deliveries.single())
     assert deferred_ms(answer, bench.clock) == 1_000
     assert bench.provider.calls == []
+
+
+async def test_a_call_whose_token_died_when_redis_went_away_is_made_later(
+    bench: SenderBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes = iter([bench.tokens.take])
+
+    async def gone(wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
+        raise StoreDown("Redis is away")
+
+    async def take(wanted: int, wait_s: float, rank: int = 0) -> list[Token]:
+        return await next(takes, gone)(wanted, wait_s, rank)
+
+    monkeypatch.setattr(bench.tokens, "take", take)
+    bench.tokens.dead = 1
+    (answer,) = await bench.send(deliveries.single())
+    assert deferred_ms(answer, bench.clock) == 0 and bench.provider.calls == []
+    monkeypatch.undo()
+    assert shown((await bench.send(deliveries.single()))[0]) == [("sent", "")]
 
 
 async def test_a_worker_that_can_settle_nothing_more_ends_its_process(bench: SenderBench) -> None:

@@ -115,11 +115,13 @@ class HeldDeliveries:
         return len(taken)
 
     def go_without_turns(self, transactional: bool, now_ms: int) -> None:
-        """Into a lane that nobody fills, as no provider is usable: what has expired, to end there.
+        """Into a lane that nobody fills, as no provider is usable: what has expired, or is of a campaign that was
+        stopped, to end there.
 
         And transactional ones, a few: there each may turn to its fallback.
         """
         few = transactional and self._lane.backlog < DELIVERIES_A_LOOK
         room = DELIVERIES_A_LOOK - len(self._let_go.deliveries)
         due = self._holds.take(self._held, self._until_ms, max(0, room))
-        self._let_go.deliveries += [thing for thing in due if few or thing.expires_ms <= now_ms]
+        is_stopped = self._until_ms > now_ms
+        self._let_go.deliveries += [thing for thing in due if few or is_stopped or thing.expires_ms <= now_ms]

@@ -388,6 +388,16 @@ async def test_where_no_provider_is_usable_only_what_has_expired_goes(road: Camp
     assert [delivery.user_id for delivery in in_lane(road)] == ["customer-2"]
 
 
+async def test_what_is_held_of_a_cancelled_campaign_ends_though_its_provider_is_away(road: CampaignRoad) -> None:
+    leader = await held_campaign(road)
+    await put_single(road, 1, DUE_MS, Reason.QUIET_HOURS, campaign_id="spring")
+    await put_single(road, 2, DUE_MS, Reason.QUIET_HOURS)
+    road.rates[Channel.PUSH] = 0.0
+    await order(road, CampaignOrder.CANCELLED)
+    await leader.look(1)
+    assert [delivery.user_id for delivery in in_lane(road)] == ["customer-1"]
+
+
 async def test_leftovers_of_a_campaign_that_is_complete_are_cleared_away(road: CampaignRoad) -> None:
     leader = await held_campaign(road, pages=1)
     sent = [

@@ -185,7 +185,7 @@ class Provider(Section):
     concurrency: calls at the same time from one worker. ca: file of the authority.
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
-    prices: money per segment of an SMS, by the number's country (DE, US, ..., or default); else per message.
+    prices, like `{ DE = 0.07, default = 0.05 }`: money per segment of an SMS, by the number's country; else per message.
     dead_tokens_most: the part of the last 200 calls that may report a dead push token; more is taken for a wrong
     setting, and the tokens are kept. 1: never.
     """
@@ -240,9 +240,10 @@ class Caps(Section):
 class Tenant(Section):
     """locale, time_zone: of users who have none. weight: its part of a lane's pace among tenants.
 
-    caps: marketing messages that a user may get a day, over all templates.
-    quiet_hours: marketing waits for their end, spread over half an hour.
-    budget_per_day: money for each channel and day of time_zone; beyond it marketing ends and transactional waits.
+    caps, like `{ day = 5 }`: marketing messages that a user may get a day, over all templates.
+    quiet_hours, like `{ from = "22:00", to = "08:00" }`: marketing waits for their end, spread over half an hour.
+    budget_per_day, like `{ sms = 250.0 }`: money for each channel and day of time_zone; beyond it marketing ends and
+    transactional waits. keys: what `tidings keys create` prints.
     """
 
     time_zone: Zone = "UTC"

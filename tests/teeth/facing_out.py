@@ -185,7 +185,7 @@ CHECKS = (
         name="sends what has expired",
         promise=3,
         file="consumers/send_checks.py",
-        old="    if 0 < delivery.expires_at_ms <= now_ms:",
+        old="    if 0 < delivery.expires_at_ms <= max(now_ms, delivery.released_at_ms):",
         new="    if 0 < delivery.expires_at_ms <= 0:",
         test=_DECISIONS + "test_nothing_is_sent_and_the_reason_named",
         suffers="Yesterday's code arrives today.",

@@ -185,7 +185,7 @@ class Provider(Section):
     concurrency: calls at the same time from one worker. ca: file of the authority.
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
-    prices, like `{ DE = 0.07, default = 0.05 }`: money per segment of an SMS, by the number's country; else per message.
+    prices, like `{ DE = 0.07, default = 0.05 }`: money per SMS segment, by the number's country; else per message.
     dead_tokens_most: the part of the last 200 calls that may report a dead push token; more is taken for a wrong
     setting, and the tokens are kept. 1: never.
     """

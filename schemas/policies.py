@@ -164,7 +164,15 @@ def read_policy(folder: Path) -> TemplatePolicy:
         line = _line_of_error(error, text) if isinstance(error, tomllib.TOMLDecodeError) else 1
         raise Misconfigured(f"{file}:{line}: not TOML: {error}") from error
     settings, mistakes = _settings(written)
-    mistakes += [] if mistakes else [*_relations(folder.name, settings), *_without_text(folder, settings)]
+    mistakes += (
+        []
+        if mistakes
+        else [
+            *_relations(folder.name, settings),
+            *_without_text(folder, settings),
+            *_without_digest_text(folder, settings),
+        ]
+    )
     if mistakes:
         raise Misconfigured("\n".join(f"{file}:{_line_of(text, wrong.key)}: {wrong.text}" for wrong in mistakes))
     return TemplatePolicy(name=folder.name, **settings)
@@ -233,6 +241,16 @@ def _without_effect(settings: Mapping[str, Any]) -> Iterator[_Wrong]:
 
 
 def _without_text(folder: Path, settings: Mapping[str, Any]) -> Iterator[_Wrong]:
+    """In any language: those who have none in theirs get another one."""
+    for key in ("channels", "fallback"):
+        for channel in settings.get(key, ()):
+            texts = (path.name for path in folder.glob(f"{channel}.*") if path.suffix == ".j2")
+            if all(text.startswith(f"{channel}.{DIGEST}.") for text in texts):
+                text = f'there is no text for "{channel}"; write {channel}.<locale>.j2 beside it, like {channel}.en.j2'
+                yield _Wrong(key, f"{key}: {text}")
+
+
+def _without_digest_text(folder: Path, settings: Mapping[str, Any]) -> Iterator[_Wrong]:
     """A digest has a text of its own on each channel that may bring it."""
     key = "digest" if settings.get("digest_ms") else "over_cap"
     if key == "over_cap" and settings.get("over_cap") is not OverCap.DIGEST:

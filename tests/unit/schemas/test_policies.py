@@ -24,6 +24,8 @@ from schemas.policies import (
 
 def write(path: Path, name: str, text: str) -> Path:
     (path / name).mkdir()
+    for channel in Channel:
+        (path / name / f"{channel}.en.j2").touch()
     (path / name / "template.toml").write_text(text)
     return path
 
@@ -77,6 +79,20 @@ def test_a_digest_needs_a_text_for_many_messages_on_each_channel_that_may_bring_
     (told,) = str(refusal.value).splitlines()
     assert "comments/template.toml:4: " in told
     assert "write sms.digest.<locale>.j2 beside it, which gets items" in told
+
+
+def test_every_channel_needs_a_text_of_its_own_in_some_language(tmp_path: Path) -> None:
+    path = write(tmp_path, "comments", 'channels = ["push"]\nfallback = ["sms", "email"]\ndigest = "5m"\n')
+    (path / "comments" / "email.en.j2").rename(path / "comments" / "email.j2")
+    (path / "comments" / "sms.en.j2").unlink()
+    for channel in ("push", "sms", "email"):
+        (path / "comments" / f"{channel}.digest.en.j2").touch()
+    with pytest.raises(Misconfigured) as refusal:
+        read_policies(path)
+    (told,) = str(refusal.value).splitlines()
+    assert told.endswith(
+        'template.toml:2: fallback: there is no text for "sms"; write sms.<locale>.j2 beside it, like sms.en.j2'
+    )
 
 
 def test_a_template_without_a_class_is_marketing_and_lives_three_days(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ oldest first), `claims` (the right to send), `calling` (the call), `spend` (what
 (where a number is at home), `deadlines` (its hard end), `tally` (what it counts), `fallbacks` and `wishes` (who turns
 to the next channel), `render` and `sandbox` (the text), `providers` (the adapters), `judging` (outcome -> verdict),
 `verdicts` (what it makes the log say), `settling` (the verdict into the claim), `telling` (the answer to the record),
-`progress` (how far a lane is), `cancellations` (what a cancel still meets), `backstage` (what support is told),
-`spend_watch` (how the day's money goes), `inquiries` (what became of it, asked at a pace), `standby` (which of two
-providers), `throttles` (what these want less of), `without_redis` and `local_rate` (what goes out while it is away).
+`progress` (how far a lane is), `cancellations` (what a cancel still meets), `drops` (what an operator dropped),
+`backstage` (what support is told), `spend_watch` (how the day's money goes), `inquiries` (what became of it, asked at
+a pace), `standby` (which of two providers), `throttles` (what these want less of), `without_redis` and `local_rate`
+(what goes out while it is away).
 """

@@ -188,3 +188,11 @@ class Cancellations(Protocol):
         None when there is no plan yet: nothing was put into a lane, so all of it is stopped.
         """
         ...
+
+
+class Drops(Protocol):
+    """Deliveries that an operator dropped from hold."""
+
+    async def drop(self, deliveries: Sequence[messages.Delivery], at_ms: int) -> None:
+        """No record of these is sent from now on. What was sent already stays so. Raises StoreDown."""
+        ...

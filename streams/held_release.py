@@ -14,6 +14,7 @@ from schemas.clock import Clock
 from schemas.gaps import Gap
 from schemas.messages import CampaignRequested
 from schemas.records import Outgoing, Publisher
+from schemas.stores import Drops
 from schemas.topics import Topics
 from streams import page_records
 from streams.campaigns import Campaign, Campaigns, is_stopped
@@ -37,6 +38,7 @@ class HeldRelease:
         self,
         campaigns: Campaigns,
         letting_go: LettingGo,
+        drops: Drops,
         publisher: Publisher,
         topics: Topics,
         clock: Clock,
@@ -44,7 +46,7 @@ class HeldRelease:
     ) -> None:
         self.holds = letting_go.holds
         self.orders = Orders(topics)
-        self._obeying = Obeying(self.orders, letting_go, publisher, topics, clock)
+        self._obeying = Obeying(self.orders, letting_go, drops, publisher, topics, clock)
         self._campaigns = campaigns
         self._letting_go = letting_go
         self._publisher = publisher

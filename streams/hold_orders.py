@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from schemas import codec, keys, metrics
 from schemas.clock import Clock
-from schemas.errors import Poison
+from schemas.errors import Poison, StoreDown
 from schemas.messages import EventKind, HoldOrder, HoldOrdered, StatusBatch, StatusEvent
 from schemas.reasons import Reason
 from schemas.records import Outgoing, Publisher, Record
+from schemas.stores import Drops
 from schemas.topics import Topics
 from streams.holds import Waiting
 from streams.letting_go import Found, LettingGo
@@ -59,11 +60,12 @@ class Obeying:
     """Acts for the leader. A crash between its steps repeats them: an end told twice is told once."""
 
     def __init__(
-        self, orders: Orders, letting_go: LettingGo, publisher: Publisher, topics: Topics, clock: Clock
+        self, orders: Orders, letting_go: LettingGo, drops: Drops, publisher: Publisher, topics: Topics, clock: Clock
     ) -> None:
         self.orders = orders
         self._letting_go = letting_go
         self._holds = letting_go.holds
+        self._drops = drops
         self._publisher = publisher
         self._topics = topics
         self._clock = clock
@@ -86,10 +88,17 @@ class Obeying:
         self.orders.over(over)
 
     async def _drop(self, waiting: Sequence[Waiting], now_ms: int) -> None:
-        """Their end first, then their tombstones. Their claims say that they wait, so a copy in a lane is not sent."""
+        """Their claims end first, so that no copy is sent; then they are told, and then come the tombstones. While
+        Redis is away they stay in hold, and the order on the log.
+        """
         if not waiting:
             return
         found = await self._letting_go.found(waiting)
+        try:
+            await self._drops.drop([one.delivery for one in found], now_ms)
+        except StoreDown as error:
+            log.warning("hold.drop_waits", extra={"deliveries": len(found), "error": str(error)})
+            return
         await self._publisher.publish([self._end(one, now_ms) for one in found])
         things = [one.thing for one in found]
         await self._publisher.publish(self._letting_go.tombstones(things))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 
+from consumers.claims import ClaimOptions, RedisClaims
+from consumers.drops import RedisDrops
 from consumers.loop.handout import HandoutOptions
 from deploy import ground as grounds
 from deploy import senders
@@ -180,7 +182,7 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ground.topics,
             ground.clock,
             ticks,
-            HeldRelease(campaigns, letting_go, publisher, ground.topics, ground.clock, ground.gap),
+            HeldRelease(campaigns, letting_go, _drops(ground), publisher, ground.topics, ground.clock, ground.gap),
             _digests(ground, campaigns, letting_go, publisher),
             gap=ground.gap,
         )
@@ -191,6 +193,11 @@ def _digests(ground: Ground, campaigns: Campaigns, letting_go: LettingGo, publis
     marks = DigestMarks(ground.trips("digests"), ground.epoch)
     entries, policies = Entries(ground.entry_epochs(), ground.ids), ground.policies
     return Digests(campaigns, letting_go, marks, entries, policies, publisher, ground.topics, ground.clock, ground.gap)
+
+
+def _drops(ground: Ground) -> RedisDrops:
+    store = RedisClaims(ground.rng, ClaimOptions(lease_s=ground.settings.sending.lease_s))
+    return RedisDrops(ground.trips("drops"), ground.epoch, store)
 
 
 def _window(settings: Settings) -> Window:

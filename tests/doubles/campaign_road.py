@@ -29,6 +29,7 @@ from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.ticks import Ticks
+from tests.doubles.drops import Dropped
 from tests.doubles.memory_redis import MemoryRedis
 from tests.doubles.memory_trips import RUN_ID
 from tests.doubles.status_road import IDS, TOPICS, StatusRoad, park
@@ -47,7 +48,7 @@ MEMORY.run_id = RUN_ID
 class CampaignRoad(StatusRoad):
     """rates: what the usable providers of each channel let through, 0 while there is none. window: of the next leader.
     fans_out: whether what is let go counts as fanned out at once. rows: whom the next leader asks for rows; gap: what
-    it is told. redis: where digests are marked.
+    it is told. redis: where digests are marked; dropped: what operators dropped, as claims are told.
     """
 
     def __init__(self, folder: Path, policies: Policies, served: Collection[Channel] = ALL) -> None:
@@ -59,6 +60,7 @@ class CampaignRoad(StatusRoad):
         self.fans_out = True
         self.rows: StatusReads = MemoryReads()
         self.redis = MemoryRedis(self.clock, is_strict=True)
+        self.dropped = Dropped()
         self.gap: Gap | None = None
 
     async def leader(self, epoch: int = 1, tails: Tails | None = None) -> Dispatch:
@@ -83,7 +85,7 @@ class CampaignRoad(StatusRoad):
             self.window,
             self.served,
         )
-        held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
+        held = HeldRelease(campaigns, letting_go, self.dropped, self.log, TOPICS, self.clock)
         marks = DigestMarks(StoredTrips(self.redis), MEMORY)
         entries = Entries(dict.fromkeys((TOPICS.requests("default"), TOPICS.requests_bulk("default")), EPOCH), IDS)
         digests = Digests(campaigns, letting_go, marks, entries, self.policies, self.log, TOPICS, self.clock, self.gap)

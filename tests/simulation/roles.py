@@ -52,6 +52,7 @@ from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_rivals import Fence, Rivals
 from streams.status_table import StatusTable
 from streams.ticks import Ticks
+from tests.doubles.drops import Dropped
 from tests.doubles.memory_engine import MemoryEngine, MemorySide
 from tests.doubles.memory_groups import Membership
 from tests.doubles.memory_trips import RUN_ID
@@ -266,7 +267,7 @@ async def dispatch(ground: Ground) -> None:
         TOPICS,
         clock,
         Ticks(producer, TOPICS, PARTITIONS, clock),
-        HeldRelease(campaigns, letting_go, producer, TOPICS, clock, ground.gap),
+        HeldRelease(campaigns, letting_go, Dropped(), producer, TOPICS, clock, ground.gap),
         Digests(
             campaigns, letting_go, marks, Entries(ENTRY_EPOCHS, IDS), POLICIES, producer, TOPICS, clock, ground.gap
         ),

@@ -36,6 +36,7 @@ from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.tails import KafkaTails
 from streams.ticks import Ticks
+from tests.doubles.drops import Dropped
 from tests.doubles.stores import MemoryReads
 
 RATE_PER_S = 400.0
@@ -67,7 +68,7 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     await leadership.start()
     tails = KafkaTails(kafka)
     ticks = Ticks(publisher, topics, 1, clock)
-    held = HeldRelease(campaigns, letting_go, publisher, topics, clock, gap)
+    held = HeldRelease(campaigns, letting_go, Dropped(), publisher, topics, clock, gap)
     digests = Digests(campaigns, letting_go, marks, entries, POLICIES, publisher, topics, clock, gap)
     await Dispatch(
         campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held, digests

@@ -41,6 +41,7 @@ from streams.release import Releases
 from streams.ticks import Ticks
 from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import WHOLE_PAGES
+from tests.doubles.drops import Dropped
 from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.status_road import IDS
@@ -86,7 +87,7 @@ class World:
         )
         await self.log.follow(campaigns.topics, campaigns.on_record)
         ticks = Ticks(self.log, TOPICS, 2, self.clock)
-        held = HeldRelease(campaigns, letting_go, self.log, TOPICS, self.clock)
+        held = HeldRelease(campaigns, letting_go, Dropped(), self.log, TOPICS, self.clock)
         await self.log.follow(held.holds.topics, held.holds.on_record)
         marks, entries = DigestMarks(self.trips, Epoch()), Entries({}, IDS)
         digests = Digests(campaigns, letting_go, marks, entries, POLICIES, self.log, TOPICS, self.clock)

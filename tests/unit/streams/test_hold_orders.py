@@ -107,6 +107,21 @@ async def test_what_is_dropped_ends_cancelled_naming_the_operator_and_never_come
     assert in_lane(road) == [] and len(ends(road)) == 1
 
 
+async def test_while_claims_cannot_be_told_what_is_dropped_waits_and_nothing_else_does(
+    road: CampaignRoad,
+) -> None:
+    hold_id, other = await put(road, 1), await put(road, 2)
+    leader = await road.leader()
+    road.dropped.down = True
+    await order(road, hold_id, HoldOrder.DROP)
+    await order(road, other, HoldOrder.RELEASE)
+    await road.settle(leader)
+    assert ends(road) == [] and [one.user_id for one in in_lane(road)] == ["user-2"]
+    road.dropped.down = False
+    await road.settle(leader)
+    assert len(ends(road)) == 1 and [one.user_id for one in road.dropped.deliveries] == ["user-1"]
+
+
 async def test_an_order_that_was_obeyed_is_taken_off_the_log(road: CampaignRoad) -> None:
     ids = [await put(road, number) for number in (1, 2)]
     leader = await road.leader()

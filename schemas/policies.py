@@ -164,15 +164,9 @@ def read_policy(folder: Path) -> TemplatePolicy:
         line = _line_of_error(error, text) if isinstance(error, tomllib.TOMLDecodeError) else 1
         raise Misconfigured(f"{file}:{line}: not TOML: {error}") from error
     settings, mistakes = _settings(written)
-    mistakes += (
-        []
-        if mistakes
-        else [
-            *_relations(folder.name, settings),
-            *_without_text(folder, settings),
-            *_without_digest_text(folder, settings),
-        ]
-    )
+    if not mistakes:
+        mistakes += _relations(folder.name, settings)
+        mistakes += [*_without_text(folder, settings), *_without_digest_text(folder, settings)]
     if mistakes:
         raise Misconfigured("\n".join(f"{file}:{_line_of(text, wrong.key)}: {wrong.text}" for wrong in mistakes))
     return TemplatePolicy(name=folder.name, **settings)

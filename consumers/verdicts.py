@@ -142,8 +142,9 @@ class Announcer:
             yield self._fallback(record, delivery, following, verdict.at_ms)
 
     def _later(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
-        call = _next_call(delivery, verdict, numbers)
-        later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1)
+        """Its age counts from now: its claims were asked just before, so they know of every call so far."""
+        call, released_at_ms = _next_call(delivery, verdict, numbers), max(delivery.released_at_ms, verdict.at_ms)
+        later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1, released_at_ms=released_at_ms)
         if verdict.is_unknown:
             later = replace(later, doubted_at=verdict.provider, doubted_at_ms=verdict.at_ms)
         if verdict.kind is EventKind.HELD:

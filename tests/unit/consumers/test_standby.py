@@ -16,6 +16,7 @@ from tests.doubles import deliveries
 from tests.doubles.sender_bench import SecondProvider, SenderBench, deferred_ms, done, events, next_delivery, shown
 
 DOWN = State(Gate.OPEN, 20_000)
+HOUR_MS = 3_600_000
 TOLD = Outcome(Kind.UNKNOWN, detail="no answer")
 
 
@@ -171,6 +172,19 @@ class TestCallsInDoubt:
         bench.breaker.state, bench.breaker.probes = State(Gate.HALF_OPEN), 3
         (answer,) = await bench.send(other)
         assert shown(answer) == [("sent", "")] and calls(bench, second) == (0, 1), "a probe of its own provider only"
+
+
+async def test_what_a_wrong_setting_kept_over_a_weekend_is_sent_when_it_was_mended(bench: SenderBench) -> None:
+    bench.others, bench.breaker.state = [], State(Gate.OPEN, 60_000, is_hold=True)
+    waits = deliveries.single(expires_at_ms=bench.clock.now_ms() + 72 * HOUR_MS)
+    for _ in range(6):
+        (answer,) = await bench.send(waits)
+        assert shown(answer) == [("retrying", "provider_config")]
+        waits = next_delivery(done(answer).publish[0])
+        bench.clock.advance(10 * HOUR_MS)
+    bench.breaker.state = CLOSED
+    (answer,) = await bench.send(waits)
+    assert shown(answer) == [("sent", "")]
 
 
 class TestThrottles:

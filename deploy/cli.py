@@ -49,7 +49,8 @@ for name, group in (
     app.add_typer(group, name=name)
 
 _gap: ContextVar[Gap | None] = ContextVar("gap", default=None)
-out = Console()
+out = Console(width=1_000)
+"""A line is a line on any screen and in any pipe: nothing is cut that another command asks for."""
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="TIDINGS_CONFIG", help="tidings.toml; default: the one here.")
 ]

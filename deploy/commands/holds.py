@@ -115,10 +115,7 @@ def counts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 def table(entries: Sequence[Entry], most: int) -> Table:
     """The first ones, for people."""
-    shown = Table(box=None)
-    shown.add_column("notification", no_wrap=True)  # Whole on any screen: `release` and `drop` ask for it.
-    for name in ("delivery", "reason", "template", "tenant", "user", "held since", "until"):
-        shown.add_column(name, overflow="fold")
+    shown = Table("notification", "delivery", "reason", "template", "tenant", "user", "held since", "until", box=None)
     for entry in entries[:most]:
         told = entry.told()
         until = told["due_at"] or ("resume" if told["reason"] == Reason.CAMPAIGN_PAUSED else "an operator")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from deploy import cli
 from deploy.commands import holds
 from deploy.commands.holds import Entry, Wish
 from deploy.settings import Settings
@@ -69,11 +71,17 @@ async def test_an_order_that_would_mean_too_much_or_nothing_is_refused(wish: Wis
     assert said in str(refused.value)
 
 
-def test_a_notification_can_be_copied_from_a_narrow_screen() -> None:
-    shown, whole = Console(width=80, file=io.StringIO()), "nge4dsy3ggzstglrrfyyc4mkwqmznpcq"
-    shown.print(holds.table([entry(whole), PAGE], most=2))
-    assert isinstance(shown.file, io.StringIO)
-    assert whole in shown.file.getvalue() and "…" not in shown.file.getvalue()
+def test_each_is_a_whole_line_for_whoever_copies_from_it_or_searches_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "nge4dsy3ggzstglrrfyyc4mkwqmznpcq"
+
+    async def held(*_: object) -> list[Entry]:
+        return [entry(whole, user_id="mia"), PAGE]
+
+    monkeypatch.setattr(holds, "held", held)
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = CliRunner().invoke(cli.app, ["holds", "list"]).stdout
+    found = next(line.split() for line in printed.splitlines() if whole in line)
+    assert found[:3] == [whole, "sms", "lookalike"] and found[5] == "mia" and found[-2:] == ["an", "operator"]
 
 
 def test_people_see_what_waits_for_whom_and_until_when() -> None:

@@ -38,7 +38,8 @@ class Door:
                 if answer is not None:
                     return answer
                 await asyncio.sleep(min(0.25 * 2**attempt, 4))
-        raise Transient(f"{self.api} did not answer; run the same command again, an order may be given twice")
+        where = "look whether it runs there, else name it with --url"
+        raise Transient(f"{self.api} did not answer; {where}; the same order may be given again")
 
     async def _once(
         self, client: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, Any] | None

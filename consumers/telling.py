@@ -133,10 +133,16 @@ class Teller:
         unavailable = Verdict(EventKind.FAILED, now_ms, Reason.PROVIDER_UNAVAILABLE)
         if sending.standing is Standing.STARTED_HERE:  # and its end was not kept before somebody died
             self.stop(sending, unavailable)
-        elif sending.standing is Standing.STARTED_ELSEWHERE:
+            return
+        if sending.standing is Standing.STARTED_ELSEWHERE:
             self.stop(sending, fell_back)
+            return
+
+        turned = unavailable if may_wait_too_long(sending.delivery) else fell_back
+        if sending.lapsed and not wishes.is_in_doubt(sending):
+            # Its own open call is what its siblings wait for: two that waited for each other would wait for ever.
+            self.stop(sending, turned)
         else:
-            turned = unavailable if may_wait_too_long(sending.delivery) else fell_back
             self._turn(sending, wishes.given_up(sending), turned, lambda _: self.defer([sending], SIBLING_PAUSE_MS))
 
     def defer(self, waiting: Sequence[Sending], pause_ms: int) -> None:

@@ -10,7 +10,7 @@ from consumers.sending import Sending
 from consumers.verdicts import WAITS, Verdict
 from schemas import keys
 from schemas.messages import EventKind
-from schemas.policies import OnUnknown, TemplatePolicy
+from schemas.policies import OnUnknown
 from schemas.reasons import Reason
 
 _AWAY = frozenset(
@@ -45,7 +45,7 @@ def while_away(sending: Sending, reason: str, known_ms: int) -> Question | None:
 
     known_ms: how much longer the provider says it will be away.
     """
-    if reason not in _AWAY or not may_wait_too_long(sending.delivery) or _is_in_doubt(sending, sending.policy):
+    if reason not in _AWAY or not may_wait_too_long(sending.delivery) or is_in_doubt(sending):
         return None
     after_ms = sending.known_policy().fallback_after_ms - known_ms
     return Question(sending.delivery, Wish.CHANNEL, max(0, after_ms))
@@ -53,12 +53,12 @@ def while_away(sending: Sending, reason: str, known_ms: int) -> Question | None:
 
 def given_up(sending: Sending) -> Question:
     """What to ask for a delivery whose channel a sibling gave up before it could start anything."""
-    wish = Wish.NEVER if _is_in_doubt(sending, sending.policy) else Wish.CHANNEL
+    wish = Wish.NEVER if is_in_doubt(sending) else Wish.CHANNEL
     return Question(sending.delivery, wish)
 
 
 def _wish(sending: Sending, verdict: Verdict) -> Wish:
-    if _is_in_doubt(sending, sending.policy):
+    if is_in_doubt(sending):
         return Wish.NEVER
     if verdict.reason in _OF_THE_CHANNEL:
         return Wish.CHANNEL
@@ -74,6 +74,7 @@ def _is_passed_over(sending: Sending, verdict: Verdict) -> bool:
     return verdict.reason == Reason.OPTED_OUT and sending.delivery.index >= keys.FIRST_FALLBACK_INDEX
 
 
-def _is_in_doubt(sending: Sending, policy: TemplatePolicy | None) -> bool:
+def is_in_doubt(sending: Sending) -> bool:
     """Whether a call was made of which nobody heard, where a repeat is worse than a loss."""
+    policy = sending.policy
     return bool(sending.lapsed) and (policy is None or policy.on_unknown is OnUnknown.RISK_LOSS)

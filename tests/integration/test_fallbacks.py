@@ -146,7 +146,8 @@ async def test_everybody_without_a_live_device_gets_one_text_message_and_nobody_
 
     victim = crew.worker(seed, dies_at_the_second)
     workers = [crew.worker(10 * seed + number) for number in range(1, WORKERS)]
-    halves = [many[at::WORKERS] + many[at + 1 :: WORKERS] for at in range(WORKERS)]  # each record at two workers
+    # Each record at two workers.
+    halves = [many[at::WORKERS] + many[(at + 1) % WORKERS :: WORKERS] for at in range(WORKERS)]
     told = await asyncio.gather(
         *(worked(worker, half) for worker, half in zip(workers, halves[1:], strict=True)),
         part_of(victim, halves[0], died),

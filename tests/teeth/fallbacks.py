@@ -81,4 +81,14 @@ PATCHES: tuple[Patch, ...] = (
         test=_UNIT + "TestAProviderThatIsAway::test_a_login_code_waits_for_it_no_longer_than_that",
         suffers="A login code that could have come by text message comes after the push provider's bad hour.",
     ),
+    Patch(
+        name="lets two whose calls were cut off wait for each other",
+        promise=2,
+        file="consumers/telling.py",
+        old="        if sending.lapsed and not wishes.is_in_doubt(sending):",
+        new="        if not sending and not wishes.is_in_doubt(sending):",
+        test=_UNIT
+        + "TestSeveralDevices::test_two_that_were_cut_off_do_not_wait_for_each_other_once_the_channel_is_given_up",
+        suffers="Whose phone and tablet were being called when a worker died waits for a text until it expires.",
+    ),
 )

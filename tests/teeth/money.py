@@ -24,7 +24,7 @@ PATCHES: tuple[Patch, ...] = (
         file="consumers/spend.py",
         old="            self._block -= too_much\n",
         new="",
-        test=_TILL + "test_never_more_is_spent_than_the_budget",
+        test=_TILL + "test_a_block_that_was_given_back_is_not_spent_again",
         suffers="Every quiet minute of a worker makes the day's bill longer than it may be.",
     ),
     Patch(

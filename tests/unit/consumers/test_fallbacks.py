@@ -30,7 +30,7 @@ from tests.doubles.sender_bench import (
     shown,
 )
 
-PHONE, TABLET = "phone", "tablet"
+PHONE, TABLET, WATCH = "phone", "tablet", "watch"
 DEAD = Outcome(Kind.DEAD_ADDRESS)
 DOWN = State(Gate.OPEN, 60_000, False)
 
@@ -129,6 +129,23 @@ class TestSeveralDevices:
         last = await bench.send(phone)
         assert shown(last[0]) == [("failed", "provider_unavailable")] and next_of(last[0]) == ["sms"]
         assert len(bench.provider.calls) == 1
+
+    async def test_two_that_were_cut_off_do_not_wait_for_each_other_once_the_channel_is_given_up(
+        self, bench: SenderBench
+    ) -> None:
+        names = (PHONE, TABLET, WATCH)
+        bench.people.write("42", replace(ADA, devices=tuple(map(device, names))))
+        suffixes = {name: keys.delivery_suffix(Channel.PUSH, name) for name in names}
+        phone, tablet, watch = (
+            push(name, tries=7, siblings=tuple(suffixes[other] for other in names if other != name)) for name in names
+        )
+        bench.provider.script = [Outcome(Kind.DONE), Outcome(Kind.DONE), Outcome(Kind.RETRY)]
+        await bench.die(phone, "after_send")
+        await bench.die(tablet, "after_send")
+        assert followed(await bench.send(watch)) == []
+        answers = await bench.send(phone, tablet)
+        assert [shown(answer)[-1] for answer in answers] == [("failed", "provider_unavailable")] * 2
+        assert followed(answers) == ["sms.transactional"] and len(bench.provider.calls) == 3
 
     async def test_who_claimed_after_it_had_started_makes_no_call(self, bench: SenderBench) -> None:
         take = bench.claims.ask_first

@@ -128,6 +128,17 @@ def test_what_stays_unspent_is_what_the_dead_took_with_them(history: list[tuple[
     asyncio.run(live())
 
 
+async def test_a_block_that_was_given_back_is_not_spent_again() -> None:
+    office = Office(700 * PRICE)
+    await office.charge(0, PRICE)
+    await office.idle(0)
+    for _ in range(700):
+        await office.charge(1, PRICE)
+    assert office.out == 700 * PRICE
+    await office.charge(0, PRICE)
+    assert office.out == 700 * PRICE
+
+
 @given(steps("charge", "charge", "called", "lose_account"), BUDGETS)
 def test_an_emptied_redis_is_told_what_the_last_worker_to_ask_knows(
     history: list[tuple[str, int, int]], per_day: int

@@ -102,7 +102,7 @@ class Digests:
         for digest in judged.digests:
             self._end(digest, judged, now_ms)
         await self._publisher.publish([*judged.moved, *digest_requests.told(self._topics, judged.events)])
-        await self._bury(judged.buried)
+        await self._letting_go.bury(judged.buried, self._publisher)
 
     async def _candidates(
         self, windows: Sequence[Sequence[Waiting]], judged: _Judged, now_ms: int
@@ -195,12 +195,6 @@ class Digests:
             judged.events.append((one.delivery, digest_requests.ended(one.delivery, digest.notification_id, now_ms)))
             judged.buried.append(one.thing)
             metrics.ENDED.labels(one.delivery.channel, EventKind.SUPPRESSED, Reason.IN_DIGEST).inc()
-
-    async def _bury(self, things: Sequence[Waiting]) -> None:
-        await self._publisher.publish(self._letting_go.tombstones(things))
-        self._holds.gone(things)
-        for thing in things:
-            metrics.HELD_LET_GO.labels(thing.reason).inc()
 
 
 def _window(members: Sequence[Found]) -> Window:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from schemas import metrics
 from schemas.clock import Clock
 from schemas.gaps import Gap
 from schemas.messages import CampaignRequested
@@ -20,7 +19,7 @@ from streams import page_records
 from streams.campaigns import Campaign, Campaigns, is_stopped
 from streams.held_flows import LetGo
 from streams.hold_orders import Obeying, Orders
-from streams.holds import NEVER_MS, Flow, Part, Thing
+from streams.holds import NEVER_MS, Flow
 from streams.letting_go import LettingGo, Piece
 from streams.page_records import LOST, End
 from streams.release import Candidate
@@ -92,7 +91,7 @@ class HeldRelease:
         self._pass("after_held_release")
         last = {piece.part.hold_id: piece for piece in [*chosen.pieces, *chosen.lost]}
         parts = [piece.part for piece in last.values() if not piece.rest]
-        await self._bury([*parts, *(thing for thing, _ in deliveries)])
+        await self._letting_go.bury([*parts, *(thing for thing, _ in deliveries)], self._publisher)
         for piece in last.values():
             if piece.rest:
                 self.holds.shrink(piece.part, piece.rest)
@@ -106,7 +105,7 @@ class HeldRelease:
         for piece in pieces:
             outgoing += page_records.ended(self._topics, request, piece.part.page, piece.users(), end, now_ms)
         await self._publisher.publish(outgoing)
-        await self._bury(parts)
+        await self._letting_go.bury(parts, self._publisher)
 
     async def obey(self) -> None:
         """Does what operators ordered about single deliveries. Raises Transient."""
@@ -117,7 +116,9 @@ class HeldRelease:
         for flow in self.holds.flows():
             campaign = self._campaigns.find(flow.campaign)
             if not flow.lane and campaign is not None and campaign.is_finished:
-                await self._bury(self.holds.take_parts(flow.campaign, NEVER_MS, ENDS_A_LOOK))
+                await self._letting_go.bury(
+                    self.holds.take_parts(flow.campaign, NEVER_MS, ENDS_A_LOOK), self._publisher
+                )
 
     def _waits(self, flow: Flow) -> bool:
         campaign = self._campaigns.find(flow.campaign)
@@ -140,12 +141,6 @@ class HeldRelease:
             page.headers,
             at_ms,
         )
-
-    async def _bury(self, things: Sequence[Part | Thing]) -> None:
-        await self._publisher.publish(self._letting_go.tombstones(things))
-        self.holds.gone(things)
-        for thing in things:
-            metrics.HELD_LET_GO.labels(thing.reason).inc()
 
     def _pass(self, gap: str) -> None:
         if self._gap is not None:

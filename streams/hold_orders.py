@@ -100,12 +100,8 @@ class Obeying:
             log.warning("hold.drop_waits", extra={"deliveries": len(found), "error": str(error)})
             return
         await self._publisher.publish([self._end(one, now_ms) for one in found])
-        things = [one.thing for one in found]
-        await self._publisher.publish(self._letting_go.tombstones(things))
-        self._holds.gone(things)
-        for thing in things:
-            metrics.HELD_LET_GO.labels(thing.reason).inc()
-            metrics.HOLD_ORDERS.labels(HoldOrder.DROP).inc()
+        await self._letting_go.bury([one.thing for one in found], self._publisher)
+        metrics.HOLD_ORDERS.labels(HoldOrder.DROP).inc(len(found))
 
     def _end(self, one: Found, now_ms: int) -> Outgoing:
         delivery = one.delivery

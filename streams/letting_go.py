@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from retry_topics import hold
-from schemas import codec, keys
+from schemas import codec, keys, metrics
 from schemas.errors import Poison
 from schemas.messages import CampaignRequested, Delivery, Held, Recipient
 from schemas.reasons import Reason
-from schemas.records import LogReader, Outgoing, Record
+from schemas.records import LogReader, Outgoing, Publisher, Record
 from schemas.rows import CAMPAIGN_SLOTS
 from schemas.stores import StatusReads
 from schemas.topics import Topics
@@ -130,8 +130,12 @@ class LettingGo:
             if gone is not None
         ]
 
-    def tombstones(self, things: Iterable[Thing]) -> list[Outgoing]:
-        return [hold.tombstone(self._topics, thing.hold_id) for thing in things]
+    async def bury(self, things: Sequence[Part | Thing], publisher: Publisher) -> None:
+        """The tombstones of these, acked: the last step of whatever becomes of them. Raises Transient."""
+        await publisher.publish([hold.tombstone(self._topics, thing.hold_id) for thing in things])
+        self.holds.gone(things)
+        for thing in things:
+            metrics.HELD_LET_GO.labels(thing.reason).inc()
 
 
 def _released(one: Found, now_ms: int) -> Outgoing:

@@ -31,6 +31,7 @@ _PERSON_MUST_ACT = {
     KafkaError.INVALID_CONFIG,
     KafkaError._AUTHENTICATION,
 }
+_NO_ANSWER = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,6 @@ class Found:
     committed: Mapping[str, frozenset[tuple[str, int]]]
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Kafka's errors as ours: Misconfigured when a person must act, else Transient."""
-    try:
-        yield
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        kind = Misconfigured if reason.code() in _PERSON_MUST_ACT else Transient
-        raise kind(f"Kafka answered {reason.name()}: {reason.str()}") from error
-
-
 class Broker:
     """A broker and how it is reached. kafka: the client settings that everybody shares."""
 
@@ -69,12 +59,25 @@ class Broker:
         self._kafka = {"log_level": 0, **kafka}
         self.admin = AdminClient(self._kafka)
 
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Kafka's errors as ours: Misconfigured when a person must act, else Transient."""
+        servers = self._kafka.get("bootstrap.servers")
+        try:
+            yield
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() in _NO_ANSWER:
+                raise Transient(f"no Kafka broker answers at {servers}: {reason.str()}") from error
+            kind = Misconfigured if reason.code() in _PERSON_MUST_ACT else Transient
+            raise kind(f"Kafka at {servers} answered {reason.name()}: {reason.str()}") from error
+
     def find(self, names: Iterable[str], groups: Mapping[str, Iterable[str]]) -> Found:
         """What is there of these topics, and of these groups' offsets in them.
 
         Raises Transient when the broker does not answer, Misconfigured when it refuses to.
         """
-        with translated():
+        with self.translated():
             wanted = set(names)
             metadata = self.admin.list_topics(timeout=TIMEOUT_S).topics
             present = {name: topic.partitions for name, topic in metadata.items() if name in wanted}
@@ -96,7 +99,7 @@ class Broker:
 
     def commit(self, group: str, offsets: list[TopicPartition]) -> None:
         """Commits for a group without members; all of it or an error."""
-        with translated(), self._consumer(group) as consumer:
+        with self.translated(), self._consumer(group) as consumer:
             for place in consumer.commit(offsets=offsets, asynchronous=False):
                 if place.error is not None:
                     raise KafkaException(place.error)
@@ -109,7 +112,7 @@ class Broker:
         if not groups:
             return []
         idle = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
-        with translated():
+        with self.translated():
             asked = self.admin.describe_consumer_groups(list(groups), request_timeout=TIMEOUT_S)
             return [name for name, future in asked.items() if future.result().state not in idle]
 
@@ -141,7 +144,7 @@ class Broker:
     def _offsets(self, places: list[TopicPartition]) -> dict[tuple[str, int], tuple[int, int]]:
         if not places:
             return {}
-        with translated(), self._consumer(f"tidings-provision-{uuid.uuid4()}") as consumer:
+        with self.translated(), self._consumer(f"tidings-provision-{uuid.uuid4()}") as consumer:
             return {(p.topic, p.partition): consumer.get_watermark_offsets(p, timeout=TIMEOUT_S) for p in places}
 
     @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,6 +26,9 @@ from schemas.clock import SystemClock
 from schemas.errors import Misconfigured, TidingsError, Transient
 from schemas.gaps import Gap
 from schemas.messages import HoldOrder
+
+if TYPE_CHECKING:
+    from deploy.commands.campaigns import Door
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
 route = typer.Typer(no_args_is_help=True, help="Bring one kind of record across.")
@@ -303,6 +306,12 @@ def _api_address(config: Path | None, url: str) -> str:
     return url.rstrip("/") or f"http://{_settings(config).api.listen}"
 
 
+def _door(config: Path | None, url: str, key: str) -> Door:
+    from deploy.commands.campaigns import Door
+
+    return Door(_api_address(config, url), key, lambda words: print(f"{running.SAYS}{words}", file=sys.stderr))
+
+
 @campaigns.command("list")
 def campaigns_list(
     config: Config = None,
@@ -314,7 +323,7 @@ def campaigns_list(
     """The newest campaigns."""
     from deploy.commands import campaigns as command
 
-    found = asyncio.run(command.newest(command.Door(_api_address(config, url), key), limit))
+    found = asyncio.run(command.newest(_door(config, url, key), limit))
     if as_json:
         print(json.dumps({"campaigns": found}))
     else:
@@ -328,7 +337,7 @@ def campaigns_show(
     """One campaign: progress, outcomes, what it waits for."""
     from deploy.commands import campaigns as command
 
-    _show_campaign(command.one(command.Door(_api_address(config, url), key), campaign), as_json)
+    _show_campaign(command.one(_door(config, url, key), campaign), as_json)
 
 
 @campaigns.command("pause")
@@ -336,7 +345,7 @@ def campaigns_pause(
     campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
 ) -> None:
     """Stop it for now: no call later than 2 s after the answer."""
-    _order_campaign("pause", campaign, _api_address(config, url), key, as_json)
+    _order_campaign("pause", campaign, _door(config, url, key), as_json)
 
 
 @campaigns.command("resume")
@@ -344,7 +353,7 @@ def campaigns_resume(
     campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
 ) -> None:
     """Let it go on where it was paused."""
-    _order_campaign("resume", campaign, _api_address(config, url), key, as_json)
+    _order_campaign("resume", campaign, _door(config, url, key), as_json)
 
 
 @campaigns.command("cancel")
@@ -352,7 +361,7 @@ def campaigns_cancel(
     campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
 ) -> None:
     """Stop it for good: this is never undone."""
-    _order_campaign("cancel", campaign, _api_address(config, url), key, as_json)
+    _order_campaign("cancel", campaign, _door(config, url, key), as_json)
 
 
 @campaigns.command("pace")
@@ -367,7 +376,7 @@ def campaigns_pace(
     """Let it go faster or slower from now on."""
     from deploy.commands import campaigns as command
 
-    door = command.Door(_api_address(config, url), key)
+    door = _door(config, url, key)
     _show_campaign(command.change(door, campaign, pace_per_s=command.pace(pace)), as_json)
 
 
@@ -383,7 +392,7 @@ def campaigns_weight(
     """Give it another share beside the tenant's other campaigns."""
     from deploy.commands import campaigns as command
 
-    _show_campaign(command.change(command.Door(_api_address(config, url), key), campaign, weight=weight), as_json)
+    _show_campaign(command.change(_door(config, url, key), campaign, weight=weight), as_json)
 
 
 @app.command()
@@ -399,21 +408,20 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """The whole story of one message in plain words: what was decided, why it waits, what is next."""
-    from deploy.commands import campaigns as doors
     from deploy.commands import explain as command
 
     where = command.path(notification, campaign, user)
-    answer = asyncio.run(command.told(doors.Door(_api_address(config, url), key), where))
+    answer = asyncio.run(command.told(_door(config, url, key), where))
     if as_json:
         print(json.dumps(answer))
     else:
         command.show(answer, out)
 
 
-def _order_campaign(word: str, campaign: str, api: str, key: str, as_json: bool) -> None:
+def _order_campaign(word: str, campaign: str, door: Door, as_json: bool) -> None:
     from deploy.commands import campaigns as command
 
-    _show_campaign(command.order(command.Door(api, key), campaign, word), as_json)
+    _show_campaign(command.order(door, campaign, word), as_json)
 
 
 def _show_campaign(asking: Coroutine[Any, Any, dict[str, Any]], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import TopicCollection
 
 from deploy import catalogue, provision, redis_client, surroundings, watch
 from deploy.blueprint import Blueprint
-from deploy.broker_state import TIMEOUT_S, Broker, translated
+from deploy.broker_state import TIMEOUT_S, Broker
 from deploy.redis_news import RedisLine
 from deploy.redis_trips import TIMEOUT_S as REDIS_TIMEOUT_S
 from deploy.redis_trips import RedisTrips
@@ -172,7 +172,7 @@ async def watched(settings: Settings, gap: Gap | None = None) -> AsyncIterator[G
 def _checked(broker: Broker, wanted: Blueprint) -> Identity:
     """Who the broker is, once its topics are as they must be. First offsets are looked at by `provision` alone."""
     provision.check(broker, replace(wanted, groups={}))
-    with translated():
+    with broker.translated():
         cluster_id = broker.admin.list_topics(timeout=TIMEOUT_S).cluster_id
         names = TopicCollection([spec.name for spec in wanted.specs])
         asked = broker.admin.describe_topics(names, request_timeout=TIMEOUT_S)

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from rich.table import Table
 
 from deploy.blueprint import PENDING, Blueprint, Change, Kind, differences
-from deploy.broker_state import TIMEOUT_S, Broker, Found, translated
+from deploy.broker_state import TIMEOUT_S, Broker, Found
 from schemas import metrics
 from schemas.errors import Misconfigured, Transient
 
@@ -53,7 +53,7 @@ def apply(broker: Broker, wanted: Blueprint, changes: Sequence[Change]) -> None:
     _refuse_busy(broker, [c for c in changes if c.kind is Kind.OFFSETS and c.what not in created])
     extended = {c.name: int(c.wanted) for c in changes if c.kind is Kind.PARTITIONS}
     had = {c.name: int(c.now) if c.kind is Kind.PARTITIONS else 0 for c in changes if c.name in created | extended}
-    with translated():
+    with broker.translated():
         _create(broker.admin, wanted, created)
         _extend(broker.admin, extended)
         _configure(broker.admin, [c for c in changes if c.kind is Kind.CONFIG])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -13,17 +13,18 @@ from rich.table import Table
 
 from schemas.errors import Misconfigured, Transient
 
-TRIES = 8
+PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0)
 ANSWER_WITHIN_S = 20
 NO_LIMIT = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where the API is, and with which key one enters."""
+    """Where the API is, and with which key one enters. say: tells who waits that they wait."""
 
     api: str
     key: str
+    say: Callable[[str], None]
 
     async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer's JSON. Every call here may be repeated: waits and asks again while the API is unavailable.
@@ -33,11 +34,13 @@ class Door:
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as client:
-            for attempt in range(TRIES):
+            for attempt, pause_s in enumerate(PAUSES_S):
                 answer = await self._once(client, method, path, body)
                 if answer is not None:
                     return answer
-                await asyncio.sleep(min(0.25 * 2**attempt, 4))
+                if not attempt:
+                    self.say(f"{self.api} is not available; asking again for {sum(PAUSES_S):.0f} s")
+                await asyncio.sleep(pause_s)
         where = "look whether it runs there, else name it with --url"
         raise Transient(f"{self.api} did not answer; {where}; the same order may be given again")
 

@@ -23,8 +23,10 @@ FAST_MS, BULK_MS, PAGES_MS = 1.0, 20.0, 50.0
 GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.2
 """How long an engine gathers answers before it writes them together."""
 GATHER_REPORTS_S = 0.2
-"""Likewise for what providers report: nobody waits for it, and each status record costs its reader the same however
-many events of a row it holds."""
+"""Likewise for what providers report: nobody waits for it."""
+GATHER_EVENTS_S = 0.05
+"""Likewise for status events, at least: nobody's phone waits for them, and each status record costs its reader the
+same however many events of a row it holds."""
 
 Condition = Callable[[], Coroutine[Any, Any, object]]
 """Returns when something has come about."""
@@ -53,7 +55,7 @@ def engine(
             heartbeat_s=settings.heartbeat_s,
             max_poll_interval_s=settings.poll_limit_s,
         ),
-        outbox=OutboxOptions(status_topic=ground.topics.status, linger_s=gather_s),
+        outbox=OutboxOptions(ground.topics.status, gather_s, max(gather_s, GATHER_EVENTS_S)),
         handout=handout or HandoutOptions(),
         deferred=deferred or DeferredOptions(),
     )

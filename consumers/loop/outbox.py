@@ -1,14 +1,15 @@
 """Publishes what handlers answered: gathers answers for a moment, writes them in one call, then lets go of them.
 
-A record is finished only after everything it led to was acknowledged. A log that is away is tried again for ever;
-nothing is committed meanwhile.
+Status events may be gathered for longer than what somebody waits for: alone, each of them would cost three processes
+and the broker a record. A record is finished only after everything it led to was acknowledged. A log that is away is
+tried again for ever; nothing is committed meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -30,12 +31,14 @@ Park = Callable[[Record, str, str], Done]
 
 @dataclass(frozen=True, slots=True)
 class OutboxOptions:
-    """linger_s: how long answers are gathered, about 0.002 for transactional work and 0.05 for bulk; `answers` of
-    them are written at once. retry_*: pauses while the log is away, doubling from the first to the longest.
+    """linger_s: how long what is to be published is gathered, about 0.002 for transactional work and 0.2 for bulk;
+    events_linger_s: status events, which nobody's phone waits for. `answers` of them are written at once. retry_*:
+    pauses while the log is away, doubling from the first to the longest.
     """
 
     status_topic: str = ""
     linger_s: float = 0.002
+    events_linger_s: float = 0.002
     answers: int = 1_000
     retry_first_s: float = 0.1
     retry_most_s: float = 30.0
@@ -47,6 +50,35 @@ class Entry(NamedTuple):
     tracker: Tracker
     record: Record
     done: Done
+
+
+class _Gathered:
+    """Entries that wait for others to go along."""
+
+    def __init__(self, linger_s: float, most: int, write: Callable[[Sequence[Entry]], None]) -> None:
+        self._linger_s = linger_s
+        self._most = most
+        self._write = write
+        self._entries: list[Entry] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        if len(self._entries) >= self._most:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.flush)
+
+    def flush(self) -> None:
+        self.close()
+        if self._entries:
+            entries, self._entries = self._entries, []
+            self._write(entries)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Outbox:
@@ -71,34 +103,31 @@ class Outbox:
         self._gap = gap
         self._on_finished = on_finished
         self._on_broken = on_broken
-        self._gathered: list[Entry] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._soon = _Gathered(options.linger_s, options.answers, lambda entries: self._start(self._write(entries)))
+        self._events = _Gathered(
+            options.events_linger_s, options.answers, lambda entries: self._start(self._write_events(entries))
+        )
         self._writing: set[asyncio.Task[None]] = set()
 
     def put(self, entry: Entry) -> None:
-        self._gathered.append(entry)
-        if len(self._gathered) >= self._options.answers:
-            self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._options.linger_s, self.flush)
+        (self._soon if entry.done.publish else self._events).put(entry)
 
     def flush(self) -> None:
         """Begins to write what was gathered."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._gathered:
-            entries, self._gathered = self._gathered, []
-            task = asyncio.get_running_loop().create_task(self._write(entries))
-            self._writing.add(task)
-            task.add_done_callback(self._written)
+        self._soon.flush()
+        self._events.flush()
 
     def close(self) -> None:
         """Gives up what is not acknowledged: it was not committed either."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._soon.close()
+        self._events.close()
         for task in self._writing:
             task.cancel()
+
+    def _start(self, writing: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(writing)
+        self._writing.add(task)
+        task.add_done_callback(self._written)
 
     def _written(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
@@ -106,53 +135,69 @@ class Outbox:
             self._on_broken(error)
 
     async def _write(self, entries: Sequence[Entry]) -> None:
-        if self._gap is not None:
-            self._gap("before_publish")
+        """What handlers want written; their events follow with others'."""
+        wanted = [one for entry in entries for one in entry.done.publish]
         try:
-            await self._publish(self._outgoing(entries))
+            await self._publish(wanted)
         except (Poison, Refused) as error:
             await self._write_singly(entries, error)
             return
-        if self._gap is not None:
-            self._gap("after_publish")
+        self._finish([entry for entry in entries if not entry.done.events])
+        for entry in entries:
+            if entry.done.events:
+                self._events.put(entry)
+
+    async def _write_events(self, entries: Sequence[Entry]) -> None:
+        try:
+            await self._publish(self._batches(entries))
+        except (Poison, Refused) as error:
+            await self._write_singly(entries, error)
+            return
+        self._finish(entries)
+
+    def _finish(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.done.acked is not None:
                 self._acknowledge(entry)
-        self._on_finished(entries)
+        if entries:
+            self._on_finished(entries)
 
     async def _write_singly(self, entries: Sequence[Entry], error: Poison | Refused) -> None:
         """Nothing was written, since one of them cannot be: write each by itself and park the one to blame."""
         if len(entries) > 1:
             for entry in entries:
-                await self._write([entry])
+                await (self._write if entry.done.publish else self._write_events)([entry])
             return
         entry = entries[0]
         reason = error.reason if isinstance(error, Poison) else reasons.ParkReason.INTERNAL_ERROR
         parked = self._park(entry.record, reason, error.text)
         try:
-            await self._publish(self._outgoing([Entry(entry.tracker, entry.record, parked)]))
+            await self._publish([*parked.publish, *self._batches([Entry(entry.tracker, entry.record, parked)])])
         except Poison:
             await self._publish([dead_letters.stub(letter) for letter in parked.publish])
         self._on_finished([Entry(entry.tracker, entry.record, parked)])
 
     async def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         """Returns once the log has it all, however long that takes."""
+        if self._gap is not None:
+            self._gap("before_publish")
         wait_s = self._options.retry_first_s
         while True:
             try:
                 await self._publisher.publish(outgoing)
-                return
+                break
             except Transient as error:
                 log.warning("outbox.log_unavailable", extra={"group": self._group, "error": str(error)})
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(self._options.retry_most_s, wait_s * 2)
+        if self._gap is not None:
+            self._gap("after_publish")
 
-    def _outgoing(self, entries: Sequence[Entry]) -> list[Outgoing]:
-        """The records to write: what handlers want written, and the status events of one row together."""
+    def _batches(self, entries: Sequence[Entry]) -> list[Outgoing]:
+        """The status events of one row together."""
         outgoing: list[Outgoing] = []
         rows: dict[tuple[str, str], list[messages.StatusEvent]] = {}
         for entry in entries:
-            outgoing += entry.done.publish
             for event in entry.done.events:
                 rows.setdefault((event.tenant, event.row), []).append(event.event)
         for (tenant, row), events in rows.items():

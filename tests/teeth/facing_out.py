@@ -13,10 +13,20 @@ LOOP = (
         name="lets go of a record before what it led to is in the log",
         promise=1,
         file="consumers/loop/outbox.py",
-        old="            await self._publish(self._outgoing(entries))\n        except",
-        new="            asyncio.ensure_future(self._publish(self._outgoing(entries)))\n        except",
+        old="            await self._publish(wanted)\n",
+        new="            asyncio.ensure_future(self._publish(wanted))\n",
         test="tests/integration/engine/test_engine.py::test_the_commit_never_passes_what_is_not_published_yet",
         suffers="A worker killed at the wrong moment has committed a request that became nothing.",
+    ),
+    Patch(
+        name="lets go of a record before its status events are in the log",
+        promise=1,
+        file="consumers/loop/outbox.py",
+        old="            if entry.done.events:\n",
+        new="            if entry.done.events and not self._on_finished([entry]):\n",
+        test="tests/unit/consumers/loop/test_outbox.py"
+        "::test_what_somebody_waits_for_goes_out_at_once_and_its_record_is_kept_until_its_status_events_followed",
+        suffers="A worker killed in between leaves a message that was sent and whose status never says so.",
     ),
     Patch(
         name="commits past a record that is still in work",

@@ -23,14 +23,15 @@ BIG = b"x" * (topics.MAX_MESSAGE_BYTES + 1)
 class Office:
     """An outbox over a log in memory, and what became of its entries."""
 
-    def __init__(self, linger_s: float = 0.0) -> None:
+    def __init__(self, linger_s: float = 0.0, events_linger_s: float = 0.0) -> None:
         self.log = MemoryLog(1)
         self.finished: list[Entry] = []
         self.gaps: list[str] = []
         self.broken: list[BaseException] = []
         self.done = asyncio.Event()
+        self.written = asyncio.Event()
         park = DeadLetters(Topics(), ManualClock()).parked
-        options = OutboxOptions("delivery.status", linger_s, retry_first_s=0.001)
+        options = OutboxOptions("delivery.status", linger_s, events_linger_s or linger_s, retry_first_s=0.001)
         self.outbox = Outbox(
             self, options, "group", park, Random(1), self.gaps.append, self._finish, self.broken.append
         )
@@ -42,7 +43,9 @@ class Office:
             self.finished_at_refusals.append(len(self.finished))
             self.refusals -= 1
             raise Transient("away")
-        return await self.log.publish(outgoing)
+        placed = await self.log.publish(outgoing)
+        self.written.set()
+        return placed
 
     def put(self, *answers: Done) -> None:
         self.expected = len(answers)
@@ -79,6 +82,23 @@ async def test_events_of_one_row_go_out_together_at_most_two_hundred_in_a_record
         ("c.x.2", 50),
     ]
     assert {record.key for record in office.log.records("delivery.status")} == {b"default/c.x.1", b"default/c.x.2"}
+
+
+async def test_what_somebody_waits_for_goes_out_at_once_and_its_record_is_kept_until_its_status_events_followed() -> (
+    None
+):
+    office = Office(events_linger_s=60.0)
+    office.put(
+        Done(publish=(Outgoing("out", b"k", b"1"),), events=(said("c.x.1", 1),)), Done(events=(said("c.x.1", 2),))
+    )
+    async with asyncio.timeout(5):
+        await office.written.wait()
+    await asyncio.sleep(0.01)  # for more to be written, which must not be
+    assert (office.values("delivery.status"), office.finished) == ([], [])
+    office.outbox.flush()
+    assert sorted(await office.all_finished()) == [0, 1]
+    (batch,) = (codec.decode(value, StatusBatch) for value in office.values("delivery.status"))
+    assert [event.slot for event in batch.events] == [2, 1]
 
 
 async def test_acked_is_called_after_the_log_has_it_and_before_the_record_is_let_go() -> None:

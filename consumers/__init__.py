@@ -11,5 +11,5 @@ to the next channel), `render` and `sandbox` (the text), `providers` (the adapte
 `progress` (how far a lane is), `cancellations` (what a cancel still meets), `drops` (what an operator dropped),
 `backstage` (what support is told), `spend_watch` (how the day's money goes), `inquiries` (what became of it, asked at
 a pace), `standby` (which of two providers), `throttles` (what these want less of), `without_redis` and `local_rate`
-(what goes out while it is away).
+(what goes out while it is away), `soft_bounces` (an address that may be right although it refused).
 """

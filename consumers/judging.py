@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+from consumers import soft_bounces
 from consumers.sending import Seat, Sending
 from consumers.verdicts import Verdict
 from retry_topics import ladder
 from retry_topics.budget import RetryBudget
-from schemas import metrics
+from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.messages import Channel, EventKind
 from schemas.outcomes import Kind, Outcome, Scope
@@ -48,6 +49,7 @@ class OutcomeJudge:
         found = ladder.judge(outcome, _attempt(sending), now_ms, self._rng, self._options, over_budget=over)
         if over and found.until_ms:
             metrics.OVER_BUDGET.labels(provider).inc()
+        cause = _cause(sending, outcome, found)
         return Verdict(
             kind=found.kind,
             at_ms=now_ms,
@@ -58,9 +60,10 @@ class OutcomeJudge:
             tier=found.tier,
             tries=found.tries,
             park=found.park,
-            cause=_cause(sending, outcome, found),
+            cause=cause,
             is_unknown=found.is_unknown,
             called=True,
+            address_hash=keys.address_hash(sending.delivery.channel, sending.address) if cause else "",
         )
 
 
@@ -79,5 +82,7 @@ def _cause(sending: Sending, outcome: Outcome, found: ladder.Verdict) -> str:
     """Why the address is not used any more. A dead push token is known by its hash: a new one has another."""
     if found.suppress:
         return "refused"
+    if outcome.kind is Kind.SOFT_BOUNCE:
+        return soft_bounces.FIRST
     is_dead = outcome.kind is Kind.DEAD_ADDRESS and sending.delivery.channel is Channel.PUSH
     return "dead_device" if is_dead else ""

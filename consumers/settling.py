@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from consumers import verdicts
+from consumers import soft_bounces, verdicts
 from consumers.claims import Bid, Settled, Taken
 from consumers.fallbacks import Found, Question
 from consumers.guarding import Guards
@@ -84,7 +84,7 @@ class News(Protocol):
 class _Load(NamedTuple):
     """What one trip writes: verdicts, what is asked about fallbacks, marks of what is published, claims given back."""
 
-    batch: Sequence[Settlement]
+    batch: list[Settlement]
     asked: Sequence[_Asked]
     marks: Sequence[tuple[Bid, bytes]]
     returned: Sequence[tuple[Sending, bytes, Callable[[], None]]]
@@ -176,6 +176,7 @@ class Settling:
             await self._gap("after_settle")
         if load.asked and self._gap is not None:
             await self._gap("after_fallback")
+        self._look_up(load, replies)
         for settlement, reply in zip(load.batch, replies, strict=False):
             self._told(settlement, reply, hears)
         for asked, reply in zip(load.asked, replies[len(load.batch) :], strict=False):
@@ -217,13 +218,15 @@ class Settling:
     def _ask(self, trip: Trip, load: _Load) -> None:
         store = self._store
         for sending, verdict, line, _ in load.batch:
-            detail = verdicts.pack(verdict)
+            detail = verdicts.pack(soft_bounces.without(verdict))
             if sending.claim is None:
                 store.ask_end(trip, sending.bid, verdict.claim_class, detail)
             else:
                 store.ask_settle(trip, sending.bid, sending.claim.token, verdict.claim_class, detail, line)
         for question, _, _ in load.asked:
             self._fallbacks.ask(trip, question)
+        for sending, verdict, *_ in _soft(load.batch):
+            soft_bounces.ask(trip, sending, verdict)
         for bid, token in load.marks:
             store.ask_published(trip, bid, token)
         for sending, token, _ in load.returned:
@@ -235,6 +238,14 @@ class Settling:
             if reference:
                 key = keys.redis_message(verdict.provider, verdict.provider_id)
                 trip.execute_command("SET", key, reference, "EX", PROVIDER_ID_KEPT_S)
+
+    def _look_up(self, load: _Load, replies: Sequence[Any]) -> None:
+        """Gives soft bounces what follows for their addresses."""
+        answers = iter(replies[len(load.batch) + len(load.asked) :])
+        for number, settlement in enumerate(load.batch):
+            if soft_bounces.is_one(settlement.verdict):
+                verdict = soft_bounces.found(settlement.verdict, settlement.sending, next(answers))
+                load.batch[number] = settlement._replace(verdict=verdict)
 
     def _told(self, settlement: Settlement, reply: Any, hears: Hears) -> None:
         is_end = settlement.sending.claim is None
@@ -261,3 +272,7 @@ class Settling:
             # As above: what was decided is asked again, and the answer is the same.
             log.exception("fallback.broken", extra={"channel": asked.question.delivery.channel.value})
             asked.sending.finish(Defer(0))
+
+
+def _soft(batch: Sequence[Settlement]) -> list[Settlement]:
+    return [settlement for settlement in batch if soft_bounces.is_one(settlement.verdict)]

@@ -291,9 +291,7 @@ class Teller:
         if following is not None:
             metrics.FALLBACKS.labels(sending.delivery.channel, following, verdict.reason).inc()
         numbers = Numbers(call, sending.lapsed)
-        publish, events = self._announcer.announce(
-            sending.record, sending.delivery, verdict, numbers, sending.address, following
-        )
+        publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, following)
         acked = partial(self._settling.published, sending.bid, token) if token else None
         sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR))
 

@@ -35,6 +35,7 @@ class Verdict(NamedTuple):
     park: the error class under which the record is parked as well; cause: why its address is suppressed from now
     on; is_unknown: this call may have been accepted although it is repeated; called: whether a call was made at all.
     lapsed_from: of an end without a call, the first of the calls before it that nobody heard of; 0 = the claim knows.
+    address_hash: what was called, where there is a cause: whoever publishes the verdict later may know another one.
     """
 
     kind: EventKind
@@ -51,6 +52,7 @@ class Verdict(NamedTuple):
     is_unknown: bool = False
     called: bool = False
     lapsed_from: int = 0
+    address_hash: str = ""
 
     @property
     def claim_class(self) -> VerdictClass:
@@ -111,16 +113,13 @@ class Announcer:
         delivery: Delivery,
         verdict: Verdict,
         numbers: Numbers,
-        address: str,
         following: Channel | None = None,
     ) -> tuple[tuple[Outgoing, ...], tuple[RowEvent, ...]]:
-        """What to publish for a verdict. address: what was called, for a suppression. following: the fallback that
-        starts with it.
-        """
+        """What to publish for a verdict. following: the fallback that starts with it."""
         events = _events(delivery, verdict, numbers, following.value if following else "")
         outgoing: tuple[Outgoing, ...] = ()
         if verdict.kind is not EventKind.SENT:  # nearly all are, and nothing follows
-            outgoing = tuple(self._outgoing(record, delivery, verdict, numbers, following, address))
+            outgoing = tuple(self._outgoing(record, delivery, verdict, numbers, following))
         return outgoing, tuple([RowEvent(delivery.tenant, delivery.row, event) for event in events])
 
     def _outgoing(
@@ -130,14 +129,13 @@ class Announcer:
         verdict: Verdict,
         numbers: Numbers,
         following: Channel | None,
-        address: str,
     ) -> Iterator[Outgoing]:
         if verdict.kind in WAITS:
             yield self._later(record, delivery, verdict, numbers)
         if verdict.park:
             yield self._park(record, verdict.park, verdict.detail)
-        if verdict.cause and address:
-            yield self._suppression(delivery, verdict, address)
+        if verdict.address_hash:
+            yield self._suppression(delivery, verdict)
         if following is not None:
             yield self._fallback(record, delivery, following, verdict.at_ms)
 
@@ -173,8 +171,8 @@ class Announcer:
         topic = self._topics.lane(channel, delivery.priority)
         return Outgoing(topic, record.key, codec.encode(other), _carried(record.headers))
 
-    def _suppression(self, delivery: Delivery, verdict: Verdict, address: str) -> Outgoing:
-        hashed = keys.address_hash(delivery.channel, address)
+    def _suppression(self, delivery: Delivery, verdict: Verdict) -> Outgoing:
+        hashed = verdict.address_hash
         message = Suppression(delivery.tenant, delivery.channel, hashed, verdict.cause, verdict.provider, verdict.at_ms)
         key = keys.suppression_key(delivery.tenant, delivery.channel, hashed)
         return Outgoing(self._topics.suppressions, key.encode(), codec.encode(message))

@@ -126,6 +126,8 @@ def judge(
         case Kind.DEAD_ADDRESS:
             dead = Reason.DEAD_DEVICE if attempt.channel is Channel.PUSH else Reason.ADDRESS_REFUSED
             return Verdict(EventKind.FAILED, dead, attempt.tries)
+        case Kind.SOFT_BOUNCE:
+            return Verdict(EventKind.FAILED, Reason.ADDRESS_REFUSED, attempt.tries)
         case Kind.SUPPRESS:
             return Verdict(EventKind.FAILED, Reason.ADDRESS_REFUSED, attempt.tries, suppress=True)
         case Kind.BLOCKED:

@@ -398,6 +398,11 @@ def redis_suppression(tenant: str, channel: str, hashed: str) -> str:
     return f"sup:{{{encoded(tenant)}/{channel}:{hashed}}}"
 
 
+def redis_soft_bounce(tenant: str, channel: str, hashed: str) -> str:
+    """Delivery key of the first message that was refused at this address, which may be right all the same."""
+    return f"soft:{{{encoded(tenant)}/{channel}:{hashed}}}"
+
+
 def redis_idempotency(tenant: str, event_id: str) -> str:
     """Answer or running lock of an Idempotency-Key."""
     return f"idem:{{{encoded(tenant)}/{_short(event_id)}}}"

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     THROTTLE = "throttle"
     DROP = "drop"
     DEAD_ADDRESS = "dead_address"
+    SOFT_BOUNCE = "soft_bounce"
     SUPPRESS = "suppress"
     BLOCKED = "blocked"
     AUTH_CONFIG = "auth_config"

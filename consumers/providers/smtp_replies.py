@@ -15,6 +15,9 @@ GREYLIST_WAIT_MS = 300_000
 """Greylisting wants minutes, not seconds, and the same sender and recipient."""
 MAILBOX_FULL_WAIT_MS = 300_000
 HARD_BOUNCES = {"1.1", "1.2", "1.3", "1.6", "1.10"}
+SOFT_BOUNCES = {"2.1", "4.1", "4.4"}
+"""A mailbox that is switched off, a recipient refused as Outlook does it, no route: often only for a while."""
+MAILBOX_FULL = "2.2"
 AUTH_CODES = {530, 534, 535, 538}
 
 
@@ -49,7 +52,7 @@ def _temporary(reply: Reply, detail: str) -> tuple[Kind, int | None]:
         return Kind.NOT_PROCESSED, None  # the server closes, and has not seen the message
     if detail in ("2.0", "7.1"):
         return Kind.RETRY, GREYLIST_WAIT_MS
-    if detail == "2.2":
+    if detail == MAILBOX_FULL:
         return Kind.RETRY, MAILBOX_FULL_WAIT_MS
     return Kind.RETRY, None
 
@@ -59,6 +62,10 @@ def _permanent(reply: Reply, detail: str) -> Kind:
         return Kind.AUTH_CONFIG
     if reply.code in (521, 556) or detail in HARD_BOUNCES:
         return Kind.SUPPRESS
+    if detail in SOFT_BOUNCES:
+        return Kind.SOFT_BOUNCE
+    if detail == MAILBOX_FULL:
+        return Kind.DEAD_ADDRESS  # for this message: it is nobody's mistake, and the address stays in use
     if detail.startswith("7."):
         return Kind.BLOCKED
     if detail or 500 <= reply.code <= 504 or reply.code == 552:

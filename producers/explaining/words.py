@@ -123,7 +123,7 @@ REASONS: Mapping[Reason, Words] = {
     ),
     Reason.ADDRESS_REFUSED: Words(
         "the address was refused",
-        "The provider says that there is no such address.",
+        "The provider says that there is no such address, or that it takes no messages now.",
         "Ask the person for the right one.",
     ),
     Reason.TEMPLATE_ERROR: Words(

@@ -38,9 +38,17 @@ class MemoryTrips:
                 value = self.kept.get(key, (None,))[0]
                 return value if value is None or isinstance(value, bytes) else str(value).encode()
             case "SET", (key, *given):
-                self.kept[key] = tuple(given)
-                return b"OK"
+                return self._set(key, given)
         return ValueError(f"unknown command {name}")
+
+    def _set(self, key: Any, given: Sequence[Any]) -> Any:
+        before = self.reply("GET", key)
+        is_kept = "NX" in given and before is not None
+        if not is_kept:
+            self.kept[key] = tuple(given)
+        if "GET" in given:
+            return before
+        return None if is_kept else b"OK"
 
 
 class MemoryTrip:

@@ -129,6 +129,17 @@ class TestOutcomes:
         assert (outgoing.topic, outgoing.key) == ("suppressions", f"default/sms:{hashed}".encode())
         assert codec.decode(outgoing.value, Suppression).cause == "refused"
 
+    async def test_it_is_suppressed_too_where_a_worker_died_before_it_could_say_so(self, bench: SenderBench) -> None:
+        """By whoever finds the verdict in the claim, though the person has another number by then."""
+        bench.provider.script = [Outcome(Kind.SUPPRESS)]
+        await bench.die(deliveries.single(), "after_settle")
+        bench.people.write("42", stores.Profile(2, phone="+4930999999"))
+        (answer,) = await bench.send(deliveries.single())
+        (outgoing,) = done(answer).publish
+        hashed = keys.address_hash("sms", "+4930123456")
+        assert (outgoing.topic, outgoing.key) == ("suppressions", f"default/sms:{hashed}".encode())
+        assert len(bench.provider.calls) == 1
+
     async def test_blocked_content_ends_failed_and_the_address_stays_usable(self, bench: SenderBench) -> None:
         answer = done(await self.after(bench, Outcome(Kind.BLOCKED)))
         assert shown(answer) == [("failed", "blocked_by_provider")]

@@ -146,6 +146,7 @@ def test_over_budget_a_retry_waits_in_the_next_longer_tier_and_loses_no_try() ->
         (Kind.DROP, Channel.SMS, Reason.REFUSED_BY_PROVIDER, ParkReason.REFUSED, False),
         (Kind.DEAD_ADDRESS, Channel.PUSH, Reason.DEAD_DEVICE, "", False),
         (Kind.DEAD_ADDRESS, Channel.EMAIL, Reason.ADDRESS_REFUSED, "", False),
+        (Kind.SOFT_BOUNCE, Channel.EMAIL, Reason.ADDRESS_REFUSED, "", False),
         (Kind.SUPPRESS, Channel.EMAIL, Reason.ADDRESS_REFUSED, "", True),
         (Kind.BLOCKED, Channel.EMAIL, Reason.BLOCKED_BY_PROVIDER, "", False),
     ],

@@ -1,6 +1,6 @@
 """A provider is away for a minute amid a campaign of 20,000, while one of two workers dies.
 
-And one that has a standby is not missed.
+And one that has a standby is not missed, though a worker dies as well.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def test_a_minute_without_a_provider_loses_nothing_and_ends_without_a_wave
     assert book["most_in_a_second"] <= PUSH_PER_S + PUSH_BURST, "a wave came after it"
 
 
-async def test_a_standby_takes_over_within_seconds_and_gives_back(world: World) -> None:
+async def test_a_standby_takes_over_within_seconds_and_gives_back_while_a_worker_dies(world: World) -> None:
     size = 20 * SMS_PER_S
     users = [world.name(f"reader{number}") for number in range(size)]
     lines = [{"user_id": user, "to": people.to_phone(user)} for user in users]
@@ -125,6 +125,7 @@ async def test_a_standby_takes_over_within_seconds_and_gives_back(world: World) 
     await world.until(
         lambda: world.ledger(SPARE), lambda seen: seen["sends"] >= before["sends"] + SMS_PER_S, "it took over", SECONDS
     )
+    world.kill("work-sms.bulk")
     await world.all_is_well()
     before = await world.ledger(SMS)
     await world.until(
@@ -135,7 +136,9 @@ async def test_a_standby_takes_over_within_seconds_and_gives_back(world: World) 
     assert told["status"] == "processed" and sum(told["outcomes"].values()) == size
     keys = people.reader_sms_keys(campaign, users)
     first, spare = await world.calls(SMS, keys), await world.calls(SPARE, keys)
-    assert [first[key][1] + spare[key][1] for key in keys] == [1] * size, "each of them once, by either"
+    sends = [first[key][1] + spare[key][1] for key in keys]
+    assert min(sends) == 1, "somebody got nothing"
+    assert sum(sends) - size <= told["possible_duplicates"], "each of them once, by either, unless a worker died over it"
     for service in (SMS, SPARE):
         assert (await world.ledger(service))["most_in_a_second"] <= SMS_PER_S + SMS_BURST
 

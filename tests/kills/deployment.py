@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.acceptance import deployment as deployments
@@ -81,16 +81,20 @@ folder = "tables"
 
 
 @contextlib.contextmanager
-def running(folder: Path, kafka: str, redis_url: str, templates: Path, settings: str = SHORT) -> Iterator[Deployment]:
+def running(
+    folder: Path, kafka: str, redis_url: str, templates: Path, settings: str = SHORT, command: Sequence[str] = UP
+) -> Iterator[Deployment]:
     """Ready to work; removed on the way out."""
     traps_of(folder)
-    with deployments.outside(folder, kafka, redis_url, templates, settings) as found, up(found):
+    with deployments.outside(folder, kafka, redis_url, templates, settings) as found, up(found, command):
         yield found
 
 
-def up(deployment: Deployment) -> contextlib.AbstractContextManager[None]:
+def up(deployment: Deployment, command: Sequence[str] = UP) -> contextlib.AbstractContextManager[None]:
     """Every role, looking for traps."""
-    return program(deployment.folder, ("up", "--config", str(deployment.folder / deployments.SETTINGS)), command=UP)
+    return program(
+        deployment.folder, ("up", "--config", str(deployment.folder / deployments.SETTINGS)), command=command
+    )
 
 
 def traps_of(folder: Path) -> Traps:

@@ -11,10 +11,11 @@ from tests.kills import role
 WAITS = up.Waits(backoff_first_s=0.3, calm_after_s=1.0)
 
 
-def main() -> None:
+def main(program: str = role.__name__) -> None:
+    """program: the module that a role runs."""
     config = Path(sys.argv[-1])
     chosen = settings.load(config)
-    forks = fork_client.ForkClient(role.__name__, roles.MODULES, chosen.up.logs / "fork-server.log")
+    forks = fork_client.ForkClient(program, roles.MODULES, chosen.up.logs / "fork-server.log")
     supervisor = up.Supervisor(tuple(roles.of(chosen)), ("--config", str(config)), chosen.up.logs, forks, WAITS)
 
     async def whole() -> None:

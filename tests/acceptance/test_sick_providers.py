@@ -138,7 +138,7 @@ async def test_a_standby_takes_over_within_seconds_and_gives_back_while_a_worker
     first, spare = await world.calls(SMS, keys), await world.calls(SPARE, keys)
     sends = [first[key][1] + spare[key][1] for key in keys]
     assert min(sends) == 1, "somebody got nothing"
-    assert sum(sends) - size <= told["possible_duplicates"], "each of them once, by either, unless a worker died over it"
+    assert sum(sends) - size <= told["possible_duplicates"], "once, by either, unless a worker died over it"
     for service in (SMS, SPARE):
         assert (await world.ledger(service))["most_in_a_second"] <= SMS_PER_S + SMS_BURST
 

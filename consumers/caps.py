@@ -17,10 +17,10 @@ from schemas.policies import MessageClass, TemplatePolicy
 from schemas.trips import Trip, script_beside
 
 RESERVE = script_beside(__file__, "caps_reserve.lua")
-SETTLE = script_beside(__file__, "caps_settle.lua")
+FREE = script_beside(__file__, "caps_free.lua")
 
 KEPT_S = 50 * 3_600
-"""From the last write: longer than any local date lasts, here or anywhere."""
+"""From the first write: as long as any local date lasts, here or anywhere."""
 MARKETING = "marketing"
 """The kind under which all marketing templates of a tenant count together; a template's own begins with a slash."""
 _GROUP_BYTES = 8
@@ -53,14 +53,18 @@ class Reserved(NamedTuple):
 
 
 class Caps(Protocol):
-    """The port. Each ask_* adds exactly one command to a trip. claim_key, token: of the claim that it goes with."""
+    """The port. claim_key, token: of the claim that it goes with."""
 
-    def ask_reserve(self, trip: Trip, claim_key: bytes, token: bytes, place: Place) -> None: ...
+    def ask_reserve(self, trip: Trip, claim_key: bytes, token: bytes, place: Place) -> None:
+        """Adds exactly one command."""
+        ...
 
     def read_reserve(self, reply: Any, place: Place) -> Reserved: ...
 
     def ask_settle(self, trip: Trip, claim_key: bytes, token: bytes, place: Place, is_sent: bool) -> None:
-        """The place counts for good, or is free again. Only the holder of the claim gives one back."""
+        """The place counts for good, or is free again. Only the holder of the claim gives one back. Nobody reads what
+        is answered.
+        """
         ...
 
 
@@ -98,8 +102,8 @@ class RedisCaps:
     """The caps in Redis: a sorted set for each user, kind and date."""
 
     def ask_reserve(self, trip: Trip, claim_key: bytes, token: bytes, place: Place) -> None:
-        limits = [cap.most for cap in place.caps]
-        trip.run(RESERVE, _touched(claim_key, place), token, place.group, place.member, KEPT_S, *limits)
+        touched, limits = _touched(claim_key, place), [cap.most for cap in place.caps]
+        trip.run(RESERVE, touched, token, place.group, place.member, KEPT_S, *limits)
 
     def read_reserve(self, reply: Any, place: Place) -> Reserved:
         if reply is None:  # the claim was lost since
@@ -107,7 +111,11 @@ class RedisCaps:
         return Reserved(place.caps[-reply - 1]) if reply < 0 else Reserved(wait_ms=int(reply))
 
     def ask_settle(self, trip: Trip, claim_key: bytes, token: bytes, place: Place, is_sent: bool) -> None:
-        trip.run(SETTLE, _touched(claim_key, place), token, place.member, int(is_sent), KEPT_S)
+        if not is_sent:
+            trip.run(FREE, _touched(claim_key, place), token, place.member)
+            return
+        for cap in place.caps:  # XX: a set that Redis lost since would come back without an end
+            trip.execute_command("ZADD", cap.key, "XX", "inf", place.member)
 
 
 def _touched(claim_key: bytes, place: Place) -> list[str | bytes]:

@@ -63,7 +63,7 @@ class MemoryCaps:
         entry = self._held.entries.get(claim_key)
         for cap in place.caps:
             if is_sent:
-                self.sets[cap.key][place.member] = math.inf
+                self.sets[cap.key].update({place.member: math.inf} if place.member in self.sets[cap.key] else {})
             elif entry is not None and entry.token == token and self.sets[cap.key].get(place.member) != math.inf:
                 self.sets[cap.key].pop(place.member, None)
         return 1

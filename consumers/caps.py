@@ -52,6 +52,9 @@ class Reserved(NamedTuple):
     wait_ms: int = 0
 
 
+OURS = Reserved()
+
+
 class Caps(Protocol):
     """The port. claim_key, token: of the claim that it goes with."""
 
@@ -85,10 +88,10 @@ class CapRules:
         if not day and not together:
             return None
         date = local_times.local_date(self._zone(delivery.tenant, time_zone), now_ms)
-        wanted = ((f"/{policy.name}", day), (MARKETING, together))
-        caps = [Cap(kind, most, _key(delivery, kind, date)) for kind, most in wanted if most]
+        own = (_cap(delivery, f"/{policy.name}", day, date),) if day else ()
+        shared = (_cap(delivery, MARKETING, together, date),) if together else ()
         group = _group(delivery)
-        return Place(tuple(caps), group, group + _hashed(delivery.device, _DEVICE_BYTES))
+        return Place(own + shared, group, group + _hashed(delivery.device, _DEVICE_BYTES))
 
     def day_ends_ms(self, tenant: str, time_zone: str, now_ms: int) -> int:
         """When the next date begins that places are counted by."""
@@ -106,6 +109,8 @@ class RedisCaps:
         trip.run(RESERVE, touched, token, place.group, place.member, KEPT_S, *limits)
 
     def read_reserve(self, reply: Any, place: Place) -> Reserved:
+        if reply == 0:
+            return OURS
         if reply is None:  # the claim was lost since
             return Reserved(wait_ms=1)
         return Reserved(place.caps[-reply - 1]) if reply < 0 else Reserved(wait_ms=int(reply))
@@ -122,8 +127,8 @@ def _touched(claim_key: bytes, place: Place) -> list[str | bytes]:
     return [claim_key, *(cap.key for cap in place.caps)]
 
 
-def _key(delivery: Delivery, kind: str, date: str) -> str:
-    return keys.redis_cap(delivery.tenant, delivery.user_id, kind, date)
+def _cap(delivery: Delivery, kind: str, most: int, date: str) -> Cap:
+    return Cap(kind, most, keys.redis_cap(delivery.tenant, delivery.user_id, kind, date))
 
 
 def _group(delivery: Delivery) -> bytes:

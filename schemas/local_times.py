@@ -25,6 +25,7 @@ NEXT_WITHIN_MS = 26 * 3_600_000
 REMEMBERED = 4_096
 """A campaign asks for the same moment once for each of its recipients; there are about 600 zones."""
 _DAY = timedelta(days=1)
+_SECOND_MS = 1_000
 _NIGHTS_JOINED = 4
 """Windows that begin before the last one ended, one after the other: only a clock change makes two of them do so."""
 
@@ -68,7 +69,7 @@ def known_zone(wanted: str, default: str) -> tuple[str, bool]:
 
 def local_date(zone: str, now_ms: int) -> str:
     """The date ("YYYY-MM-DD") that a wall calendar shows in a zone that is known."""
-    return _instant(now_ms).astimezone(_place(zone)).date().isoformat()
+    return _date(zone, now_ms // _SECOND_MS)
 
 
 def earliest_ms(send_on: str, send_at_local: str, now_ms: int) -> int:
@@ -107,6 +108,12 @@ def _quiet_end(begins: time, ends: time, place: ZoneInfo, now: datetime) -> date
         if _first(day, begins, place) <= now < end:
             return end
     return None
+
+
+@lru_cache(REMEMBERED)
+def _date(zone: str, now_s: int) -> str:
+    """The same for all of whom a worker sends something to in this second: dates begin with a second everywhere."""
+    return _instant(now_s * _SECOND_MS).astimezone(_place(zone)).date().isoformat()
 
 
 @lru_cache(REMEMBERED)

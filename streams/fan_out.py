@@ -3,12 +3,13 @@
 `streams/agents.py` feeds it pages and acks them in order once `expand` has returned. A page expanded twice gives
 the same records: ids follow from campaign, page and position, and the plan that was made first stays. Who is due later
 by the local time of the campaign, or has quiet hours, waits in hold as a part of the page (`streams/page_waits.py`),
-without any plan.
+without any plan. Of a cancelled campaign nobody gets a plan any more: a page that a deposed leader let go after its
+successor had ended it ends the same once more, and what was said to have ended stays so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from retry_topics import hold
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.gaps import Gap
-from schemas.messages import Channel, EventKind, Recipient, ReleasedPage, StatusEvent
+from schemas.messages import CampaignOrder, Channel, EventKind, Recipient, ReleasedPage, StatusEvent
 from schemas.policies import Policies, TemplatePolicy
 from schemas.quiet_hours import QuietHours
 from schemas.reasons import Reason
@@ -43,7 +44,8 @@ class _Place(NamedTuple):
 class FanOut:
     """Expands pages. profiles is read by the same trips; rows only for pages let go long ago.
 
-    served: the channels that have a provider; the others reach nobody.
+    order: (tenant, campaign) -> what its owner wants of it now. served: the channels that have a provider; the others
+    reach nobody.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class FanOut:
         clock: Clock,
         rows: StatusReads,
         quiet: QuietHours,
+        order: Callable[[str, str], CampaignOrder],
         served: Collection[Channel] = planning.ALL_CHANNELS,
         gap: Gap | None = None,
     ) -> None:
         self._gap = gap
         self._quiet = quiet
+        self._order = order
         self._policies = policies
         self._rows = rows
         self._served = served
@@ -80,9 +84,11 @@ class FanOut:
         started_s, now_ms = self._clock.steady_s(), self._clock.now_ms()
         policy = self._policies.get(page.template)
         if policy is None:
-            outgoing = self._ended(page, EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms)
+            outgoing = self._ended(page, _due(page), EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms)
         elif page.expires_at_ms <= now_ms:
-            outgoing = self._ended(page, EventKind.EXPIRED, Reason.EXPIRED, now_ms)
+            outgoing = self._ended(page, _due(page), EventKind.EXPIRED, Reason.EXPIRED, now_ms)
+        elif self._order(page.tenant, page.campaign_id) is CampaignOrder.CANCELLED:
+            outgoing = await self._cancelled(page, policy, now_ms, headers)
         else:
             outgoing = await self._planned(await self._still_due(page, now_ms), policy, now_ms, headers)
         await self._publisher.publish(outgoing)
@@ -104,6 +110,24 @@ class FanOut:
         if not slots:
             return replace(page, slots=(), recipients=())
         return replace(page, slots=slots, released_at_ms=now_ms)
+
+    async def _cancelled(
+        self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
+    ) -> list[Outgoing]:
+        """Who has a plan already keeps it, since the lanes may have a part of it; nobody else gets one."""
+        places, _ = _places(page)
+
+        def ask(trip: Trip) -> None:
+            for place in places:
+                plans.ask_known(trip, page.tenant, place.recipient.user_id, place.intent)
+
+        known = await trusted(self._trips, self._epoch, ask)
+        kept = [place for place, plan in zip(places, known, strict=True) if plan is not None]
+        ended = sorted({*_due(page)}.difference(place.slot for place in kept))
+        outgoing = self._ended(page, ended, EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED, now_ms)
+        if kept:
+            outgoing += await self._due_now(page, policy, kept, await self._profiles_of(page, kept), now_ms, headers)
+        return outgoing
 
     async def _planned(
         self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
@@ -185,9 +209,11 @@ class FanOut:
             for place, (plan, packed), reply in zip(places, offers, replies, strict=False)
         ]
 
-    def _ended(self, page: ReleasedPage, kind: EventKind, reason: str, now_ms: int) -> list[Outgoing]:
-        due = [(slot, page.recipients[slot].user_id) for slot in _due(page)]
-        ends = page_status.ends(due, kind, reason, page.template, page.accepted_at_ms, now_ms)
+    def _ended(
+        self, page: ReleasedPage, slots: Sequence[int], kind: EventKind, reason: str, now_ms: int
+    ) -> list[Outgoing]:
+        users = [(slot, page.recipients[slot].user_id) for slot in slots]
+        ends = page_status.ends(users, kind, reason, page.template, page.accepted_at_ms, now_ms)
         return list(self._status(page, ends))
 
     def _status(self, page: ReleasedPage, events: Sequence[StatusEvent]) -> Iterator[Outgoing]:

@@ -19,6 +19,11 @@ def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes, due_i
     trip.execute_command("SET", key, packed, "NX", "GET", "EX", KEPT_S + due_in_ms // 1000)
 
 
+def ask_known(trip: Trip, tenant: str, user_id: str, intent: str) -> None:
+    """Offers nothing: None when there is no plan."""
+    trip.execute_command("GET", keys.redis_plan(tenant, user_id, intent))
+
+
 def read(reply: bytes | None, packed: bytes) -> bytes:
     """The plan that holds: the earlier one, or what was offered."""
     return packed if reply is None else reply

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from consumers.controls import Controls
 from deploy import ground as grounds
 from deploy import senders, serving
 from deploy.engines import BULK_MS, PAGES_MS, telling
@@ -26,6 +27,8 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
         ground.needs_log(ground.log_reader())
         publisher = ground.publisher(PAGES_MS)
         profiles = RedisProfiles(ground.trips("profiles"), ground.epoch)
+        controls = Controls()
+        await controls.load(ground.tails(), ground.topics)
         expander = FanOut(
             ground.policies,
             profiles,
@@ -36,6 +39,7 @@ async def fan_out(settings: Settings, gap: Gap | None = None) -> None:
             ground.clock,
             await shared.reads(ground),
             settings.quiet_hours(),
+            controls.order,
             shared.served(settings),
             ground.gap,
         )

@@ -205,6 +205,8 @@ async def forward(ground: Ground) -> None:
 
 
 async def fan_out(ground: Ground) -> None:
+    controls = Controls()
+    await controls.load(ground.views, TOPICS)
     expander = FanOut(
         POLICIES,
         ground.profiles,
@@ -215,6 +217,7 @@ async def fan_out(ground: Ground) -> None:
         ground.clock,
         MemoryReads(),
         ground.site.quiet,
+        controls.order,
         SERVED,
         ground.gap,
     )

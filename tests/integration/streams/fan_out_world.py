@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from redis.asyncio import Redis
 
+from consumers.controls import Controls
 from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
@@ -48,7 +49,19 @@ class World:
         profiles = RedisProfiles(trips, epoch)
         self.rows = Rows()
         self.quiet = QuietHours(nights, ZONES)
-        self.fan_out = FanOut(POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, self.rows, self.quiet)
+        self.controls = Controls()
+        self.fan_out = FanOut(
+            POLICIES,
+            profiles,
+            trips,
+            epoch,
+            self.log,
+            TOPICS,
+            self.clock,
+            self.rows,
+            self.quiet,
+            self.controls.order,
+        )
 
     async def knows(self, user_id: str, email: str, time_zone: str = "") -> None:
         profile = keys.redis_profile("default", user_id)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 from redis.asyncio import Redis
 
+from consumers.controls import Controls
 from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher
@@ -66,6 +67,7 @@ class World:
             SystemClock(),
             NoRows(),
             QuietHours({}, {}),
+            Controls().order,
         )
 
     async def follow(self) -> None:

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas import keys
+from schemas import codec, keys
 from schemas.errors import StoreDown
-from schemas.messages import Channel, Contact, EventKind, Recipient
+from schemas.messages import CampaignControl, CampaignOrder, Channel, Contact, EventKind, Recipient
 from schemas.reasons import Reason
+from schemas.records import Record
 from schemas.stores import DeliveryView, SlotView
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.pages import page
@@ -88,6 +89,22 @@ async def test_a_page_past_its_expiry_ends_as_expired_and_sends_nothing(world: W
     await world.fan_out.expand(page("ann", expires_at_ms=START_MS))
     assert world.deliveries() == []
     assert [(e.kind, e.user_id) for e in world.events()] == [(EventKind.EXPIRED, "ann")]
+
+
+async def test_a_page_let_go_by_a_deposed_leader_after_the_cancel_plans_nobody_who_had_no_plan_before(
+    world: World,
+) -> None:
+    for name in ("ann", "bob"):
+        await world.knows(name, f"{name}@example.org")
+    await world.fan_out.expand(page("ann"))
+    before = world.deliveries()
+    cancelled = CampaignControl("default", page("ann").campaign_id, CampaignOrder.CANCELLED, 0, START_MS, 0)
+    key = keys.cancel_key("default", cancelled.campaign_id).encode()
+    world.controls.see(Record(TOPICS.campaign_control, 0, 0, key, codec.encode(cancelled), (), START_MS))
+    await world.fan_out.expand(page("ann", "bob"))
+    assert world.deliveries() == before * 2, "ann has her plan still: a part of it may be on its way"
+    ends = [(e.kind, e.user_id) for e in world.events() if e.kind is EventKind.CANCELLED]
+    assert ends == [(EventKind.CANCELLED, "bob")]
 
 
 async def test_a_page_let_go_a_day_ago_skips_whom_its_row_already_has_a_plan_for(world: World) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from consumers.controls import Controls
 from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from producers.publisher import KafkaPublisher, PublisherOptions
@@ -48,7 +49,16 @@ async def test_two_hundred_thousand_deliveries_pass_through_a_queue_of_a_thousan
     await trusted(redis, epoch)
     trips = RedisTrips(redis, "fan_out")
     fan_out = FanOut(
-        POLICIES, RedisProfiles(trips, epoch), trips, epoch, publisher, topics, clock, Rows(), QuietHours({}, {})
+        POLICIES,
+        RedisProfiles(trips, epoch),
+        trips,
+        epoch,
+        publisher,
+        topics,
+        clock,
+        Rows(),
+        QuietHours({}, {}),
+        Controls().order,
     )
     waiting = iter(range(PAGES))
     peaks_kb: list[int] = []

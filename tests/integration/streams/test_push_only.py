@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.controls import Controls
 from deploy import redis_client, settings
 from deploy.processes import shared
 from deploy.redis_trips import RedisTrips
@@ -78,7 +79,17 @@ class World(CampaignRoad):
         self.rates = {channel: 1_000.0 if channel in served else 0.0 for channel in Channel}
         profiles = RedisProfiles(trips, epoch)
         self.fan_out = FanOut(
-            POLICIES, profiles, trips, epoch, self.log, TOPICS, self.clock, NoRows(), QuietHours({}, {}), served
+            POLICIES,
+            profiles,
+            trips,
+            epoch,
+            self.log,
+            TOPICS,
+            self.clock,
+            NoRows(),
+            QuietHours({}, {}),
+            Controls().order,
+            served,
         )
         entries = {TOPICS.requests("default"): Entry("default", "0a1b2c3d", Priority.TRANSACTIONAL)}
         doors = Doors(check, DeadLetters(TOPICS, self.clock).parked, profiles, NoRows(), served)

@@ -71,17 +71,21 @@ def small_ones_too(happened: Happened) -> Iterator[str]:
         for running, late in ((one, other), (other, one)):
             if late.orders:
                 continue  # it may have been paused when its turn came
-            ahead = _let_go_before(pages, running, late, happened.story.accepted_s[late.id] + NOTICED_S)
+            accepted_s = happened.story.accepted_s[late.id]
+            ahead = _let_go_before(pages, running, late, accepted_s + NOTICED_S, accepted_s + late.lives_ms / 1000)
             if ahead > PIECES_AHEAD:
                 yield f"{ahead} pieces of {running.id} went before the first one of {late.id}"
 
 
-def _let_go_before(pages: list[tuple[float, str]], running: Campaign, late: Campaign, since_s: float) -> int:
+def _let_go_before(
+    pages: list[tuple[float, str]], running: Campaign, late: Campaign, since_s: float, expired_s: float
+) -> int:
     """Pieces of the running campaign after `since_s` and before the late one's first; 0 when that has none.
 
-    Those of one look go together, and the first of these looks may have begun, and waited for Redis, before `since_s`.
+    What a deposed leader lets go of a campaign that expired while nothing could go says nothing about turns. Those of
+    one look go together, and the first of these looks may have begun, and waited for Redis, before `since_s`.
     """
-    first_s = next((at_s for at_s, name in pages if name == late.id), 0.0)
+    first_s = next((at_s for at_s, name in pages if name == late.id and at_s < expired_s), 0.0)
     between = [at_s for at_s, name in pages if name == running.id and since_s < at_s < first_s]
     return sum(at_s > between[0] + TOGETHER_S for at_s in between)
 

@@ -18,7 +18,7 @@ from tests.acceptance.world import PUSH, World
 from tests.kills import deployment as with_traps
 from tests.kills import quick_minutes
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SPARE = "/spare"
 SETTINGS = f"""{with_traps.SHORT.replace('["gateway"]', '["gateway", "spare"]')}
 [reconcile]
@@ -82,7 +82,8 @@ async def test_the_standby_takes_over_from_a_provider_that_delivers_little_and_g
     )
     assert (await world.told(campaign))["status"] == "running", "it came back too late to be seen"
 
-    told = await world.until_finished(campaign, 2 * WITHIN_S)
+    await world.must("PATCH", f"/v1/campaigns/{campaign}", json={"pace_per_s": with_traps.PUSH_PER_S})
+    told = await world.until_finished(campaign, 3 * WITHIN_S)
     assert told["status"] == "processed" and sum(told["outcomes"].values()) == SIZE
     places = people.reader_keys(campaign, users)
     first, spare = await world.calls(PUSH, places), await world.calls(SPARE, places)

@@ -12,7 +12,7 @@ import orjson
 
 from benchmarks import load
 from benchmarks.programs import NotMeasured
-from benchmarks.site import Site
+from benchmarks.site import CODE, Site
 from consumers.providers.http_pool import HttpPool, PoolOptions
 from consumers.providers.pool import NoAnswer, NotSent
 
@@ -31,10 +31,10 @@ class Answered(NamedTuple):
     wait_ms: float
 
 
-async def start_campaign(here: Site, campaign_id: str, count: int, stored: int) -> None:
+async def start_campaign(here: Site, campaign_id: str, count: int, stored: int, template: str = load.TEMPLATE) -> None:
     """POST with the audience as a stream; returns after the 202."""
     parts = aiohttp.MultipartWriter("form-data")
-    definition = {"campaign_id": campaign_id, "template": load.TEMPLATE, "channels": ["push"]}
+    definition = {"campaign_id": campaign_id, "template": template, "channels": ["push"]}
     parts.append_json(definition).set_content_disposition("form-data", name="campaign")
     lines: AsyncIterator[bytes] = load.chunks(load.audience(count, stored))
     audience = parts.append(lines, {"Content-Type": "application/x-ndjson"})
@@ -86,7 +86,7 @@ async def _wish(pool: HttpPool, key: str, number: int, due_s: float) -> Answered
     device = {"id": load.DEVICE, "token": f"token-{number:032}", "platform": "android"}
     body = {
         "user_id": user_id,
-        "template": "code",
+        "template": CODE,
         "params": {"at": f"{due_s:.6f}", "code": f"{number:06}"},
         "to": {"devices": [device]},
     }

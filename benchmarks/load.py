@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import islice, zip_longest
 from typing import Any
 
 from benchmarks import log
-from benchmarks.site import Site
+from benchmarks.site import Site, order
 from deploy.settings import DEFAULT_TENANT as TENANT
 from schemas import codec, facets, keys
 from schemas.messages import (
@@ -31,7 +32,7 @@ PEOPLE = 10_000
 """Stored profiles; larger loads reach the same people in several campaigns, or people who come with their addresses."""
 PAGE = 250
 DAY_MS = 86_400_000
-TEMPLATE = "order"
+TEMPLATE = order(0)
 DEVICE = "phone"
 STORE_WITHIN_S = 300
 LINES_A_CHUNK = 500
@@ -43,6 +44,11 @@ def user(number: int) -> str:
 
 def params(number: int) -> str:
     return f'{{"name":"Recipient {number}","order":"A{100_000 + number}"}}'
+
+
+def campaigns(count: int) -> int:
+    """How many campaigns to the stored people make so many deliveries."""
+    return math.ceil(count / PEOPLE)
 
 
 async def store_people(site: Site, count: int) -> int:
@@ -74,29 +80,33 @@ def deliveries(site: Site, channel: Channel, count: int, people: int) -> Iterato
     """Records of a bulk lane as fan-out writes them: campaign after campaign to the same people."""
     lane, now_ms = site.topics.lane(channel, Priority.BULK), int(time.time() * 1000)
     for number in range(count):
-        campaign, position = f"bench-{number // people}", number % people
-        user_id = user(position)
-        address = keys.recipient_address(campaign, position // PAGE, position % PAGE)
-        delivery = Delivery(
-            tenant=TENANT,
-            user_id=user_id,
-            intent=keys.recipient_intent(TENANT, campaign, user_id),
-            row=address.row,
-            slot=address.slot,
-            index=0,
-            channel=channel,
-            device=DEVICE if channel is Channel.PUSH else "",
-            priority=Priority.BULK,
-            template=TEMPLATE,
-            campaign_id=campaign,
-            params=params(number),
-            campaign_params="{}",
-            to=None,
-            accepted_at_ms=now_ms,
-            released_at_ms=now_ms,
-            expires_at_ms=now_ms + DAY_MS,
-        )
-        yield Outgoing(lane, keys.user_key(TENANT, user_id).encode(), codec.encode(delivery))
+        made = delivery(channel, number // people, number % people, now_ms)
+        yield Outgoing(lane, keys.user_key(TENANT, made.user_id).encode(), codec.encode(made))
+
+
+def delivery(channel: Channel, turn: int, position: int, now_ms: int) -> Delivery:
+    """Of one campaign to one person. turn: which campaign; position: who."""
+    campaign, user_id = f"bench-{turn}", user(position)
+    address = keys.recipient_address(campaign, position // PAGE, position % PAGE)
+    return Delivery(
+        tenant=TENANT,
+        user_id=user_id,
+        intent=keys.recipient_intent(TENANT, campaign, user_id),
+        row=address.row,
+        slot=address.slot,
+        index=0,
+        channel=channel,
+        device=DEVICE if channel is Channel.PUSH else "",
+        priority=Priority.BULK,
+        template=order(turn),
+        campaign_id=campaign,
+        params=params(turn * PEOPLE + position),
+        campaign_params="{}",
+        to=None,
+        accepted_at_ms=now_ms,
+        released_at_ms=now_ms,
+        expires_at_ms=now_ms + DAY_MS,
+    )
 
 
 def pages(site: Site, campaign: str, count: int, people: int) -> Iterator[Outgoing]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from schemas.topics import Topics
 
 TEMPLATES = Path(__file__).with_name("templates")
 COMMAND = "deploy.cli"
+ORDER, CODE = "order", "code"
 BULK_SHARE = 0.7
 FAST_PER_S = 100_000
 """A pace that holds nobody back."""
@@ -121,11 +123,13 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def opened(bench: Bench, outside: Outside) -> AsyncIterator[Site]:
-    """Topics made, Redis's database emptied; both are gone on the way out. No role runs yet."""
+async def opened(bench: Bench, outside: Outside, campaigns: int = 1) -> AsyncIterator[Site]:
+    """Topics made, Redis's database emptied; both are gone on the way out. No role runs yet. campaigns: to the same
+    people; each has a template of its own, or the second would be held as a look-alike of the first.
+    """
     token = secrets.token_hex(3)
     folder = bench.folder / f"site-{token}"
-    folder.mkdir(parents=True)
+    write_templates(folder / "templates", campaigns)
     api_port, callbacks_port = _ports()
     config = folder / "tidings.toml"
     config.write_text(
@@ -135,7 +139,7 @@ async def opened(bench: Bench, outside: Outside) -> AsyncIterator[Site]:
             redis=bench.stack.redis_url,
             api_port=api_port,
             callbacks_port=callbacks_port,
-            templates=TEMPLATES,
+            templates=folder / "templates",
             outside=outside,
             secret=WEBHOOK_KEY,
         )
@@ -148,6 +152,18 @@ async def opened(bench: Bench, outside: Outside) -> AsyncIterator[Site]:
     finally:
         await asyncio.to_thread(log.remove_topics, chosen.kafka.bootstrap, chosen.topic_prefix)
         await asyncio.to_thread(_empty, chosen.redis.url)
+
+
+def order(campaign: int) -> str:
+    """The template of one of the campaigns that the same people get."""
+    return f"{ORDER}-{campaign}"
+
+
+def write_templates(folder: Path, campaigns: int) -> None:
+    """Of the codes, and of so many campaigns."""
+    shutil.copytree(TEMPLATES / CODE, folder / CODE)
+    for campaign in range(campaigns):
+        shutil.copytree(TEMPLATES / ORDER, folder / order(campaign))
 
 
 def check_empty(url: str) -> None:

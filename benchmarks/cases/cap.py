@@ -29,7 +29,7 @@ async def run(bench: Bench) -> Outcome:
     count = max(bench.size(bench.campaign), least)
     async with (
         provider.http(bench.folder, sender.ANSWER_MS) as outside,
-        site.opened(bench, Outside(push=outside.url, per_s=rate)) as here,
+        site.opened(bench, Outside(push=outside.url, per_s=rate), campaigns=2) as here,
         here.running("up"),
     ):
         stored = await load.store_people(here, count)
@@ -94,7 +94,7 @@ async def _small(bench: Bench, here: Site, outside: Provider, outcome: Outcome) 
     """From its request until the last of it is with the provider."""
     bench.say(f"a campaign of {SMALL} behind it")
     begun_s = time.monotonic()
-    await client.start_campaign(here, SMALL_ID, SMALL, SMALL)
+    await client.start_campaign(here, SMALL_ID, SMALL, SMALL, site.order(1))
     while (arrived := await outside.ask("containing", word=f"/{SMALL_ID}/")) < SMALL:
         if time.monotonic() - begun_s > SMALL_WITHIN_S:
             outcome.notes["small campaign"] = f"{arrived} of {SMALL} within {SMALL_WITHIN_S:g} s"

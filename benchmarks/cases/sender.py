@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from benchmarks import load, log, measuring, peers, programs, provider, site
+from benchmarks import guard_costs, load, log, measuring, peers, programs, provider, site
 from benchmarks.bench import Bench, Outcome
 from benchmarks.measuring import Spent
 from benchmarks.provider import Provider
@@ -21,7 +21,7 @@ from deploy import cost
 from schemas.messages import Channel
 from schemas.records import Outgoing
 
-COUNT, BARE_COUNT = 100_000, 200_000
+COUNT, BARE_COUNT, GUARDED_COUNT = 100_000, 200_000, 4_000
 WARM_SHARE = 0.1
 ANSWER_MS = 10
 PARTITIONS = 4
@@ -75,7 +75,7 @@ async def filled(
     made = provider.smtp(folder) if channel is Channel.EMAIL else provider.http(folder, ANSWER_MS, is_secure)
     async with made as outside:
         where = Outside(mail=outside.url) if channel is Channel.EMAIL else Outside(push=outside.url, ca=outside.ca)
-        async with site.opened(bench, where) as here, here.running("route", "recipients"):
+        async with site.opened(bench, where, load.campaigns(count)) as here, here.running("route", "recipients"):
             people = await load.store_people(here, count)
             await log.fill(here.kafka, load.deliveries(here, channel, count, people))
             yield here, outside
@@ -108,7 +108,7 @@ def _wish(topic: str, number: int) -> Outgoing:
 
 
 async def parts(bench: Bench) -> Outcome:
-    """CPU a delivery by part of the worker, by sampling it while it works."""
+    """CPU a delivery by part of the worker, by sampling it while it works; and what each guard costs by itself."""
     count, result = bench.size(COUNT), bench.folder / "profile.json"
     bench.say(f"{count:,} sends with a sampler beside them")
     async with filled(bench, Channel.PUSH, count) as (here, outside):
@@ -122,7 +122,12 @@ async def parts(bench: Bench) -> Outcome:
             os.kill(worker.pid, signal.SIGUSR1)
             after = cost.threads_s(worker.pid)
     spent_us = {name: (after[name] - before.get(name, 0.0)) / (ended - begun) * 1e6 for name in after}
-    return _by_part(json.loads(result.read_text()), spent_us)
+    outcome = _by_part(json.loads(result.read_text()), spent_us)
+    bench.say("the commands of each guard by themselves")
+    in_worker, in_redis = await guard_costs.by_guard(bench.stack.redis_url, bench.size(GUARDED_COUNT))
+    outcome.notes["guards, CPU us a delivery in the worker"] = rounded(in_worker)
+    outcome.notes["guards, CPU us a delivery in Redis"] = rounded(in_redis)
+    return outcome
 
 
 def _by_part(seen: dict[str, Any], spent_us: dict[str, float]) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import figures, page, results
+from benchmarks import figures, guard_costs, page, results
 from benchmarks.bench import SMALLEST, Bench
 from benchmarks.cases import sender
 from benchmarks.results import Result, Run
@@ -30,3 +30,9 @@ async def test_a_small_bench_fills_its_row_beside_the_bare_loop_and_says_which_p
     text = page.page(results.read_all(tmp_path / "results"))
     assert figures.of("sender")[0].what in text
     assert "BullMQ: not present" in text
+
+
+async def test_each_guard_of_a_send_has_its_price_in_the_worker_and_in_redis(redis_url: str) -> None:
+    in_worker, in_redis = await guard_costs.by_guard(database(redis_url, DATABASE), SMALLEST)
+    assert in_worker.keys() == in_redis.keys() == {"claim", "settle", "look-alikes", "cap"}
+    assert min(in_worker["claim"], in_worker["settle"], in_redis["settle"]) > 0

@@ -72,7 +72,7 @@ class Engine:
         group = options.kafka.group
         self._group = group
         self._kafka = KafkaSide(kafka, _with_room_to_wait(options, reader), clock, gap, exit_process)
-        self._deferred = Deferred(options.deferred, reader)
+        self._deferred = Deferred(options.deferred, reader, lambda: self._handout.schedule())
         self._outbox = Outbox(publisher, options.outbox, group, park, rng, gap, self._finished, self._broke)
         caller = Caller(handler, group, park, rng, clock, options.backoff_max_s)
         self._handout = Handout(
@@ -163,7 +163,7 @@ class Engine:
             return
         if isinstance(answer, Defer):
             self._handout.release(tracker)
-            self._deferred.add(tracker, record, answer.until_ms)
+            self._deferred.add(tracker, record, answer.until_ms, answer.recall)
             metrics.ENGINE_DEFERRED.labels(tracker.topic).inc()
             self.signals.emit("deferred")
         elif answer.publish or answer.events or answer.acked is not None:

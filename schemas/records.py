@@ -72,10 +72,38 @@ class Done(NamedTuple):
     parked: bool = False
 
 
+class Recall:
+    """How a handler gets a record back before the time that it was deferred to. Made anew for each Defer.
+
+    is_wanted: the handler asked for it. is_over: nothing waits here any more: the record was handed in again, or its
+    partition went to somebody else.
+    """
+
+    __slots__ = ("_tell", "is_over", "is_wanted")
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self.is_over = False
+        self._tell: Callable[[], None] | None = None
+
+    def sooner(self) -> None:
+        """Hand it in as soon as there is room."""
+        self.is_wanted = True
+        if self._tell is not None:
+            self._tell()
+
+    def bind(self, tell: Callable[[], None]) -> None:
+        """Called by whoever keeps the record; tell is called when it is wanted."""
+        self._tell = tell
+        if self.is_wanted:
+            tell()
+
+
 class Defer(NamedTuple):
-    """Not now: hand the same record in again at `until_ms` (wall clock). Counts as no try."""
+    """Not now: hand the same record in again at `until_ms` (wall clock), or when it is recalled. Counts as no try."""
 
     until_ms: int
+    recall: Recall | None = None
 
 
 Answer = Done | Defer

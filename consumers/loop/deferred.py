@@ -1,18 +1,18 @@
 """Records that were answered "not now": kept until they are due, earliest first, within a bound of memory.
 
 With a LogReader, what exceeds the bound is kept as (due, place) only and read again from the log shortly
-before it is due: late at worst, never early.
+before it is due: late at worst, never early. Records kept whole can be recalled by the handler before their time.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from consumers.loop.tracker import Tracker
-from schemas.records import LogReader, Record
+from schemas.records import LogReader, Recall, Record
 
 REREAD_AHEAD_MS = 5_000
 REREAD_RECORDS = 1_000
@@ -35,12 +35,19 @@ Ready = tuple[Tracker, Record]
 
 
 class Deferred:
-    """The waiting records of one engine; used on its event loop."""
+    """The waiting records of one engine; used on its event loop. on_recall: told that there is something to take."""
 
-    def __init__(self, options: DeferredOptions, reader: LogReader | None = None) -> None:
+    def __init__(
+        self,
+        options: DeferredOptions,
+        reader: LogReader | None = None,
+        on_recall: Callable[[], None] = lambda: None,
+    ) -> None:
         self._options = options
         self._reader = reader
-        self._whole: list[tuple[int, int, Tracker, Record]] = []
+        self._on_recall = on_recall
+        self._any_recalled = False
+        self._whole: list[_Whole] = []
         self._places: list[_Place] = []
         self._bytes = 0
         self._order = itertools.count()
@@ -55,22 +62,24 @@ class Deferred:
             return self._over()
         return len(self._places) >= self._options.places
 
-    def add(self, tracker: Tracker, record: Record, due_ms: int) -> None:
+    def add(self, tracker: Tracker, record: Record, due_ms: int, recall: Recall | None = None) -> None:
         tracker.deferred += 1
         if self._reader is not None and self._over():
             heapq.heappush(self._places, (due_ms, next(self._order), tracker, record.offset))
+            _end(recall)
         else:
-            self._keep(tracker, record, due_ms)
+            self._keep(tracker, record, due_ms, recall)
 
     def take_due(self, now_ms: int) -> list[Ready]:
-        """Everything that is due, earliest first."""
-        ready = []
+        """Everything that was recalled, then everything that is due, earliest first."""
+        taken = self._take_recalled() if self._any_recalled else []
         while self._whole and self._whole[0][0] <= now_ms:
-            _, _, tracker, record = heapq.heappop(self._whole)
+            taken.append(heapq.heappop(self._whole))
+        for _, _, tracker, record, recall in taken:
             self._bytes -= _size(record)
             tracker.deferred -= 1
-            ready.append((tracker, record))
-        return ready
+            _end(recall)
+        return [(tracker, record) for _, _, tracker, record, _ in taken]
 
     def next_due_ms(self) -> int | None:
         """When to look again; None when nothing waits."""
@@ -103,6 +112,9 @@ class Deferred:
     def forget(self, trackers: Iterable[Tracker]) -> None:
         """Drops everything of these partitions: they belong to somebody else now."""
         gone = set(map(id, trackers))
+        for entry in self._whole:
+            if id(entry[2]) in gone:
+                _end(entry[4])
         self._whole = [entry for entry in self._whole if id(entry[2]) not in gone]
         self._places = [entry for entry in self._places if id(entry[2]) not in gone]
         heapq.heapify(self._whole)
@@ -112,9 +124,23 @@ class Deferred:
     def _over(self) -> bool:
         return len(self._whole) >= self._options.records or self._bytes >= self._options.bytes
 
-    def _keep(self, tracker: Tracker, record: Record, due_ms: int) -> None:
-        heapq.heappush(self._whole, (due_ms, next(self._order), tracker, record))
+    def _keep(self, tracker: Tracker, record: Record, due_ms: int, recall: Recall | None = None) -> None:
+        heapq.heappush(self._whole, (due_ms, next(self._order), tracker, record, recall))
         self._bytes += _size(record)
+        if recall is not None:
+            recall.bind(self._recalled)
+
+    def _recalled(self) -> None:
+        self._any_recalled = True
+        self._on_recall()
+
+    def _take_recalled(self) -> list[_Whole]:
+        """In the order in which they were put off. One look at all that waits, for all that are recalled together."""
+        self._any_recalled = False
+        taken = [entry for entry in self._whole if entry[4] is not None and entry[4].is_wanted]
+        self._whole = [entry for entry in self._whole if entry[4] is None or not entry[4].is_wanted]
+        heapq.heapify(self._whole)
+        return sorted(taken, key=_order)
 
     def _take_places(self, now_ms: int) -> list[_Place]:
         """What is due soon, by partition and offset."""
@@ -146,6 +172,8 @@ class Deferred:
         return lost
 
 
+_Whole = tuple[int, int, Tracker, Record, Recall | None]
+"""Due, order of arrival, partition, record, how it is had back sooner."""
 _Place = tuple[int, int, Tracker, int]
 """Due, order of arrival, partition, offset."""
 
@@ -156,6 +184,15 @@ def _first_run(places: list[_Place]) -> list[_Place]:
         if after[2] is not before[2] or after[3] - before[3] > JOIN_GAP:
             return places[:index]
     return list(places)
+
+
+def _order(entry: _Whole) -> int:
+    return entry[1]
+
+
+def _end(recall: Recall | None) -> None:
+    if recall is not None:
+        recall.is_over = True
 
 
 def _size(record: Record) -> int:

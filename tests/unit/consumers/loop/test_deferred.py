@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from consumers.loop.deferred import REREAD_AHEAD_MS, Deferred, DeferredOptions
 from consumers.loop.tracker import Tracker
 from schemas.errors import Transient
-from schemas.records import Outgoing, Record
+from schemas.records import Outgoing, Recall, Record
 from tests.doubles.memory_log import MemoryLog
 
 NOW = 1_000_000
@@ -98,3 +98,37 @@ def test_nothing_is_kept_of_partitions_that_were_taken_away() -> None:
     lost.die()
     deferred.forget([lost])
     assert [tracker for tracker, _ in deferred.take_due(NOW)] == [kept]
+
+
+def test_what_is_recalled_comes_at_once_and_before_what_is_due() -> None:
+    told: list[str] = []
+    deferred, tracker = Deferred(DeferredOptions(), on_recall=lambda: told.append("recalled")), Tracker("tier", 0, 0)
+    recalls = [Recall() for _ in range(4)]
+    for offset, recall in enumerate(recalls):
+        deferred.add(tracker, record(offset), NOW + 30_000 - offset, recall)
+    deferred.add(tracker, record(9), NOW)
+    recalls[1].sooner()
+    recalls[2].sooner()
+    assert told
+    assert [taken.offset for _, taken in deferred.take_due(NOW)] == [1, 2, 9]
+    assert [recall.is_over for recall in recalls] == [False, True, True, False]
+    assert tracker.deferred == len(deferred) == 2
+    assert [taken.offset for _, taken in deferred.take_due(NOW + 30_000)] == [3, 0]
+    assert all(recall.is_over for recall in recalls)
+
+
+def test_one_recalled_before_it_is_kept_comes_at_once() -> None:
+    deferred, recall = Deferred(DeferredOptions()), Recall()
+    recall.sooner()
+    deferred.add(Tracker("tier", 0, 0), record(0), NOW + 30_000, recall)
+    assert len(deferred.take_due(NOW)) == 1
+
+
+def test_a_recall_is_over_once_the_partition_is_gone_or_only_the_place_is_kept() -> None:
+    tracker, recalls = Tracker("tier", 0, 0), [Recall(), Recall()]
+    deferred = Deferred(DeferredOptions(records=1), MemoryLog())
+    for offset, recall in enumerate(recalls):
+        deferred.add(tracker, record(offset), NOW, recall)
+    assert [recall.is_over for recall in recalls] == [False, True]
+    deferred.forget([tracker])
+    assert recalls[0].is_over

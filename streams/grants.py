@@ -1,12 +1,14 @@
 """The pace of bulk singles: `route bulk` spends tokens that `dispatch` grants, lane by lane and tenant by tenant.
 
 `route bulk` says how many it wants and takes what is there; dispatch sees the wish, lets it take part in
-the same turns as campaigns, and tops the tokens up. Wishes and tokens end by themselves.
+the same turns as campaigns, and tops the tokens up. Wishes and tokens end by themselves. Who of those that wait
+gets them is decided in `streams/singles_queue.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas import keys
@@ -18,32 +20,51 @@ KEPT_MS = 5_000
 """A wish or a token that nobody renews is gone after this."""
 
 
+Flow = tuple[str, str]
+"""(tenant, lane)."""
+
+
 class Purse:
     """The tokens of one `route bulk` process: what was taken for a record that then had to wait serves the next."""
 
     def __init__(self, trips: Trips, instance: str) -> None:
         self._trips = trips
         self._instance = instance
-        self._held: dict[tuple[str, str], int] = {}
+        self._held: Counter[Flow] = Counter()
+        self._wished: dict[Flow, int] = {}
 
-    async def fill(self, wanted: Mapping[tuple[str, str], int]) -> None:
-        """Takes tokens until this many are held per (tenant, lane), or there are no more. Raises StoreDown."""
+    async def fill(self, wanted: Mapping[Flow, int]) -> None:
+        """Takes tokens until this many are held of each, or there are no more; says how many are still wanted.
+
+        Raises StoreDown.
+        """
         for flow, count in wanted.items():
-            missing = count - self._held.get(flow, 0)
-            if missing > 0:
+            missing = max(0, count - self._held[flow])
+            if missing or self._wished.get(flow):
                 taken = await self._ask(flow, missing)
-                self._held[flow] = self._held.get(flow, 0) + taken
+                self._held[flow] += taken
+                self._wished[flow] = missing - taken
 
-    def spend(self, tenant: str, lanes: Sequence[str]) -> bool:
-        """Spends one token of each of these lanes; nothing, and False, when one of them has none."""
-        flows = [(tenant, lane) for lane in lanes]
-        if any(self._held.get(flow, 0) < flows.count(flow) for flow in flows):
+    def spend(self, flows: Sequence[Flow]) -> bool:
+        """Spends a token of each; nothing, and False, when one of them has none."""
+        if any(self._held[flow] < flows.count(flow) for flow in flows):
             return False
-        for flow in flows:
-            self._held[flow] -= 1
+        self._held.subtract(flows)
         return True
 
-    async def _ask(self, flow: tuple[str, str], missing: int) -> int:
+    def set_aside(self, flows: Iterable[Flow]) -> list[Flow]:
+        """Takes out as many of these as there are, for somebody who cannot go for want of the others."""
+        aside = []
+        for flow in flows:
+            if self._held[flow] > 0:
+                self._held[flow] -= 1
+                aside.append(flow)
+        return aside
+
+    def put_back(self, flows: Iterable[Flow]) -> None:
+        self._held.update(flows)
+
+    async def _ask(self, flow: Flow, missing: int) -> int:
         tenant, lane = flow
         key = keys.redis_grant(lane, tenant)
         (taken,) = await asked(self._trips, lambda trip: trip.run(TAKE, (key,), self._instance, missing, KEPT_MS))
@@ -68,7 +89,7 @@ class Grants:
     def __init__(self, trips: Trips) -> None:
         self._trips = trips
 
-    async def wishes(self, flows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Wish]:
+    async def wishes(self, flows: Sequence[Flow]) -> dict[Flow, Wish]:
         """The wishes of these (tenant, lane)s, aged by Redis's own clock. Raises StoreDown."""
 
         def ask(trip: Trip) -> None:
@@ -80,7 +101,7 @@ class Grants:
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         return {flow: _wish(reply, now_ms) for flow, reply in zip(flows, replies, strict=True) if reply}
 
-    async def give(self, granted: Mapping[tuple[str, str], int]) -> None:
+    async def give(self, granted: Mapping[Flow, int]) -> None:
         """Adds tokens. Raises StoreDown."""
 
         def ask(trip: Trip) -> None:

@@ -2,13 +2,12 @@
 
 `route requests` and `route bulk` are this handler, run by the engine with their own entry topics and groups.
 Upstream of it: the API or whoever publishes events directly; downstream: the lanes, `hold` and `delivery.status`.
-A bulk single spends its grant when it goes into a lane: what is held needs none, `dispatch` fires it within the
-lane's window.
+A bulk single spends its grant when it goes into a lane, and waits for it in `streams/singles_queue.py`: what is held
+needs none, `dispatch` fires it within the lane's window.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -20,12 +19,13 @@ from schemas.gaps import Gap
 from schemas.messages import Channel, EventKind, NotificationRequested, Priority, Snapshot
 from schemas.policies import Policies
 from schemas.reasons import ParkReason, Reason
-from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Record, RowEvent
+from schemas.records import Answer, AnswerTo, Defer, Done, Outgoing, Recall, Record, RowEvent
 from schemas.stores import Profile, Profiles, SlotView, StatusReads, Suppressions
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
-from streams import grants, planning, plans, single_records, snapshots, starts
+from streams import planning, plans, single_records, singles_queue, snapshots, starts
 from streams.single_records import NOTHING, Single
+from streams.singles_queue import Flows, Place, SinglesQueue
 from streams.snapshots import Snapshots
 from streams.starts import Start
 
@@ -49,11 +49,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """ask_again_ms: pause of a request for which no grant is left. hold_above_ms: who is due later than this waits in
-    hold. read_again_ms: pause of one whose row cannot be read now.
+    """look_again_ms: a request for which no grant comes is looked at again after this. hold_above_ms: who is due later
+    than this waits in hold. read_again_ms: pause of one whose row cannot be read now.
     """
 
-    ask_again_ms: int = 200
+    look_again_ms: int = 30_000
     hold_above_ms: int = 5_000
     read_again_ms: int = 1_000
 
@@ -99,7 +99,7 @@ class _Planned(NamedTuple):
 
 
 class Route:
-    """Handler of the entry topics. purse: only for `route bulk`, whose pace dispatch grants."""
+    """Handler of the entry topics. queue: only for `route bulk`, whose pace dispatch grants."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Route:
         topics: Topics,
         ids: keys.Ids,
         clock: Clock,
-        purse: grants.Purse | None = None,
+        queue: SinglesQueue | None = None,
         options: RouteOptions | None = None,
         gap: Gap | None = None,
     ) -> None:
@@ -124,7 +124,7 @@ class Route:
         self._topics = topics
         self._ids = ids
         self._clock = clock
-        self._purse = purse
+        self._queue = queue
         self._options = options or RouteOptions()
         self._snapshots = Snapshots(doors.served, clock)
 
@@ -139,13 +139,12 @@ class Route:
             else:
                 answer(record, taken)
         planned = await self._planned(singles, answer, now_ms) if singles else []
-        if not planned:
-            return
-        if self._gap is not None:
+        if planned and self._gap is not None:
             self._gap("after_route_plan")
-        if self._purse is not None:
-            await self._purse.fill(self._wanted(planned, now_ms))
-        await self._answer_all(planned, answer, now_ms)
+        waiting: Mapping[Place, Recall] = {}
+        if self._queue is not None:
+            waiting = await self._queue.admit(self._asking(planned, now_ms), map(singles_queue.place, records))
+        await self._answer_all(planned, answer, waiting, now_ms)
 
     async def _planned(self, singles: Sequence[Single], answer: AnswerTo, now_ms: int) -> list[_Planned]:
         """Those to be answered by their plans. Raises StoreDown once what can go without Redis has gone."""
@@ -303,20 +302,22 @@ class Route:
         single = timed.single
         return planning.plan(single.policy, single.event.channels, timed.profile, single.event.to, self._doors.served)
 
-    def _wanted(self, planned: Sequence[_Planned], now_ms: int) -> Mapping[tuple[str, str], int]:
-        """Tokens needed per (tenant, lane)."""
-        return Counter(
-            (one.single.event.tenant, lane)
+    def _asking(self, planned: Sequence[_Planned], now_ms: int) -> Mapping[Place, Flows]:
+        """The tokens that each needs who would go into lanes now."""
+        asking = {
+            singles_queue.place(one.single.record): self._flows(one)
             for one in planned
             if one.owner == one.single.address and not one.is_cancelled and one.start.due_ms <= now_ms
-            for lane in self._lanes(one)
-        )
+        }
+        return {where: flows for where, flows in asking.items() if flows}
 
-    async def _answer_all(self, planned: Sequence[_Planned], answer: AnswerTo, now_ms: int) -> None:
+    async def _answer_all(
+        self, planned: Sequence[_Planned], answer: AnswerTo, waiting: Mapping[Place, Recall], now_ms: int
+    ) -> None:
         """The old ones last: their rows may take a while to answer."""
         old: list[tuple[_Planned, Done]] = []
         for one in planned:
-            given = self._routed(one, now_ms)
+            given = self._routed(one, waiting, now_ms)
             if isinstance(given, Done) and given.publish and self._may_be_forgotten(one, now_ms):
                 old.append((one, given))
             else:
@@ -329,7 +330,7 @@ class Route:
                     answer(later.single.record, Defer(now_ms + self._options.read_again_ms))
                 return
 
-    def _routed(self, planned: _Planned, now_ms: int) -> Answer:
+    def _routed(self, planned: _Planned, waiting: Mapping[Place, Recall], now_ms: int) -> Answer:
         single, plan = planned.single, planned.plan
         event, address = single.event, single.address
         if planned.owner != address:
@@ -339,11 +340,10 @@ class Route:
             )
         if planned.is_cancelled:
             return single_records.cancelled(single, plan, now_ms)
-        is_due = planned.start.due_ms <= now_ms
-        if is_due and self._purse is not None and not self._purse.spend(event.tenant, self._lanes(planned)):
-            return Defer(now_ms + self._options.ask_again_ms)
+        if waiting and (recall := waiting.get(singles_queue.place(single.record))) is not None:
+            return Defer(min(event.expires_at_ms, now_ms + self._options.look_again_ms), recall)
         metrics.ROUTED.labels(single.policy.priority(event.priority)).inc()
-        if is_due:
+        if planned.start.due_ms <= now_ms:
             return single_records.in_lanes(self._topics, single, plan, now_ms, planned.snapshots)
         return single_records.in_hold(self._topics, single, plan, planned.start, now_ms)
 
@@ -361,9 +361,17 @@ class Route:
         suffixes = single_records.sent_out(planned.plan)
         return Done(tuple(one for one, suffix in zip(given.publish, suffixes, strict=True) if suffix in waiting))
 
-    def _lanes(self, planned: _Planned) -> list[str]:
-        priority = planned.single.policy.priority(planned.single.event.priority)
-        return [self._topics.lane(part.channel, priority) for part in planned.plan.parts if not part.reason]
+    def _flows(self, planned: _Planned) -> Flows:
+        """(tenant, lane) of each delivery that goes out."""
+        event, policy = planned.single.event, planned.single.policy
+        priority = policy.priority(event.priority)
+        return tuple(
+            [
+                (event.tenant, self._topics.lane(part.channel, priority))
+                for part in planned.plan.parts
+                if not part.reason
+            ]
+        )
 
 
 def _addresses(timed: _Timed, plan: planning.Plan) -> _Addresses:

@@ -42,6 +42,7 @@ from streams.reconcile import Reconcile, ReconcileOptions
 from streams.release import Releases
 from streams.route import Doors, Entry, Route
 from streams.share_watch import ShareWatch
+from streams.singles_queue import SinglesQueue
 from streams.ticks import Ticks
 
 
@@ -54,7 +55,8 @@ async def route_requests(settings: Settings, gap: Gap | None = None) -> None:
 async def route_bulk(settings: Settings, gap: Gap | None = None) -> None:
     """Bulk singles to their lanes, at the pace that dispatch grants."""
     async with grounds.watched(settings, gap) as ground:
-        await _route(ground, "route bulk", Priority.BULK, Purse(ground.trips("grants"), ground.instance))
+        purse = Purse(ground.trips("grants"), ground.instance)
+        await _route(ground, "route bulk", Priority.BULK, SinglesQueue(purse, ground.clock, ground.rng))
 
 
 async def route_callbacks(settings: Settings, gap: Gap | None = None) -> None:
@@ -204,7 +206,7 @@ def _window(settings: Settings) -> Window:
     return Window(settings.sending.bulk_share, settings.dispatch.backlog_min_s, settings.dispatch.backlog_max_s)
 
 
-async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:
+async def _route(ground: Ground, role: str, priority: Priority, queue: SinglesQueue | None) -> None:
     ground.needs_redis()
     settings, epochs = ground.settings, ground.entry_epochs()
     topic_of = ground.topics.requests if priority is Priority.TRANSACTIONAL else ground.topics.requests_bulk
@@ -229,9 +231,10 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         ground.topics,
         ground.ids,
         ground.clock,
-        purse,
+        queue,
         gap=ground.gap,
     )
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
-    await run(ground, engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S))
+    loop = engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S)
+    await run(ground, loop, *([queue.run()] if queue is not None else []))

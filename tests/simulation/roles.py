@@ -48,6 +48,7 @@ from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
 from streams.route import Doors, Entry, Route, RouteOptions
+from streams.singles_queue import SinglesQueue
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_rivals import Fence, Rivals
 from streams.status_table import StatusTable
@@ -179,7 +180,8 @@ async def route_requests(ground: Ground) -> None:
 
 
 async def route_bulk(ground: Ground) -> None:
-    await _route(ground, "route bulk", Priority.BULK, Purse(ground.trips, ground.process.name))
+    purse = Purse(ground.trips, ground.process.name)
+    await _route(ground, "route bulk", Priority.BULK, SinglesQueue(purse, ground.clock, ground.rng))
 
 
 async def route_callbacks(ground: Ground) -> None:
@@ -364,7 +366,7 @@ class Barred:
         return self._site.barred.get((channel, hashed), "")
 
 
-async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | None) -> None:
+async def _route(ground: Ground, role: str, priority: Priority, queue: SinglesQueue | None) -> None:
     topic = TOPICS.requests("default") if priority is Priority.TRANSACTIONAL else TOPICS.requests_bulk("default")
     entries = {topic: Entry("default", keys.log_epoch("here", topic), priority)}
     limits = requests.Limits()
@@ -382,12 +384,13 @@ async def _route(ground: Ground, role: str, priority: Priority, purse: Purse | N
         TOPICS,
         IDS,
         ground.clock,
-        purse,
+        queue,
         RouteOptions(hold_above_ms=1_000),
         ground.gap,
     )
     gather_s = 0.2 if priority is Priority.BULK else 0.002
-    await ground.engine(role, handler, gather_s=gather_s).run()
+    loop = ground.engine(role, handler, gather_s=gather_s)
+    await _first_to_fail(loop.run(), *([queue.run()] if queue is not None else []))
 
 
 async def _usable(ground: Ground, channel: Channel) -> float:

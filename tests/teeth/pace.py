@@ -8,6 +8,7 @@ _FAIR = "tests/unit/streams/test_fairness.py::"
 _PACE = "tests/unit/streams/test_pace.py::"
 _BACKLOG = "tests/unit/streams/test_backlog.py::"
 _AHEAD = "tests/unit/streams/test_read_ahead.py::"
+_WAITING = "tests/unit/streams/test_singles_queue.py::"
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
@@ -90,5 +91,32 @@ PATCHES: tuple[Patch, ...] = (
         new="        most_bytes = self._most_bytes",
         test=_AHEAD + "test_many_campaigns_at_once_share_the_room_for_pages_read_ahead",
         suffers="A hundred campaigns at nine o'clock, and the dispatcher is killed for its memory.",
+    ),
+    Patch(
+        name="looks at every bulk single that waits, five times a second",
+        promise=4,
+        file="streams/route.py",
+        old="    look_again_ms: int = 30_000",
+        new="    look_again_ms: int = 200",
+        test=_WAITING + "test_thousands_that_wait_are_looked_at_only_when_there_is_a_token_for_them",
+        suffers="While newsletters wait for a slow provider, Redis is busy with them, and password resets are late.",
+    ),
+    Patch(
+        name="gives each token to whoever needs no other",
+        promise=5,
+        file="streams/singles_queue.py",
+        old="                kept += self._purse.set_aside(flows)",
+        new="                kept += []",
+        test=_WAITING + "test_one_with_two_devices_does_not_wait_for_ever_beside_many_with_one",
+        suffers="Whoever bought a second phone hears of nothing until the backlog is gone.",
+    ),
+    Patch(
+        name="goes on wishing for what another process took over",
+        promise=5,
+        file="streams/singles_queue.py",
+        old="if not one[1].is_over and one[0] not in in_hand]",
+        new="if one[0] not in in_hand]",
+        test=_WAITING + "test_what_another_process_took_over_is_wished_for_and_sent_there_only",
+        suffers="After a restart a tenant's share goes to nobody, and its backlog stands still.",
     ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from redis.asyncio import Redis
@@ -22,6 +23,7 @@ from schemas.trips import Epoch
 from streams.grants import Purse
 from streams.recipients import RedisProfiles
 from streams.route import Doors, Entry, Route
+from streams.singles_queue import SinglesQueue
 from tests.doubles.manual_clock import START_MS, ManualClock
 
 TOPICS = Topics()
@@ -68,7 +70,11 @@ class World:
         self.rows = Rows()
         self.route = self.handler()
 
-    def handler(self, purse: Purse | None = None) -> Route:
+    def queue(self) -> SinglesQueue:
+        """Of a `route bulk`."""
+        return SinglesQueue(Purse(self.trips, "route-1"), self.clock, Random(1))
+
+    def handler(self, queue: SinglesQueue | None = None) -> Route:
         entries = {
             REQUESTS: Entry("default", EPOCH, Priority.TRANSACTIONAL),
             BULK: Entry("default", EPOCH, Priority.BULK),
@@ -77,7 +83,7 @@ class World:
         doors = Doors(
             check, DeadLetters(TOPICS, self.clock).parked, people, self.rows, zones={"default": "Europe/Berlin"}
         )
-        return Route(entries, POLICIES, doors, self.trips, self.epoch, TOPICS, IDS, self.clock, purse)
+        return Route(entries, POLICIES, doors, self.trips, self.epoch, TOPICS, IDS, self.clock, queue)
 
     async def handle(self, *records: Record, route: Route | None = None) -> list[Answer]:
         answers: dict[tuple[str, int], Answer] = {}

@@ -412,11 +412,11 @@ async def test_bulk_singles_share_the_lane_with_campaigns(world: World) -> None:
     await accepted.accept(world.log, TOPICS, "long", 100_000)
     purse = Purse(world.trips, "route-1")
     await purse.fill({("default", LANE): 10_000})
-    assert not purse.spend("default", [LANE]), "nothing was granted yet"
+    assert not purse.spend([("default", LANE)]), "nothing was granted yet"
     await (await world.leader()).look(1)
     await purse.fill({("default", LANE): 10_000})
     granted = 0
-    while purse.spend("default", [LANE]):
+    while purse.spend([("default", LANE)]):
         granted += 1
     assert granted == pytest.approx(1_750, rel=0.1)
     assert len(world.pages()) == pytest.approx(7, abs=1)

@@ -9,7 +9,7 @@ from schemas.errors import StoreDown
 from schemas.messages import Channel, EventKind, Priority
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Defer, Done
-from streams.grants import Grants, Purse
+from streams.grants import Grants
 from tests.integration.streams.route_world import (
     BULK,
     EPOCH,
@@ -128,7 +128,7 @@ async def test_an_emptied_redis_routes_nothing(world: World) -> None:
 
 
 async def test_bulk_goes_at_the_pace_that_dispatch_grants(world: World) -> None:
-    route = world.handler(Purse(world.trips, "route-1"))
+    route = world.handler(world.queue())
     asked = [record(request(template="offer", event_id=str(n)), n, BULK) for n in range(5)]
     assert all(isinstance(answer, Defer) for answer in await world.handle(*asked, route=route))
     flow = ("default", TOPICS.lane(Channel.EMAIL, "bulk"))

@@ -11,7 +11,7 @@ from schemas.messages import Channel, Contact, EventKind, Priority
 from schemas.reasons import Reason
 from schemas.records import Defer
 from schemas.stores import DeliveryView, SlotView
-from streams.grants import Grants, Purse
+from streams.grants import Grants
 from tests.doubles.manual_clock import START_MS
 from tests.integration.streams.route_world import (
     BULK,
@@ -93,7 +93,7 @@ class TestAnInstant:
         )
 
     async def test_bulk_that_waits_needs_no_grant_yet(self, world: World) -> None:
-        route = world.handler(Purse(world.trips, "route-1"))
+        route = world.handler(world.queue())
         done = await world.done(record(later(template="offer"), 1, BULK), route=route)
         (one,) = held(done)
         assert one.delivery is not None and one.delivery.priority is Priority.BULK

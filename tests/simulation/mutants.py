@@ -75,12 +75,10 @@ def fallback_while_waiting() -> AbstractContextManager[object]:
     known = verdicts.Announcer.announce
 
     def announce(
-        self: verdicts.Announcer, record: Any, delivery: Any, verdict: Any, numbers: Any, address: str, following: Any
+        self: verdicts.Announcer, record: Any, delivery: Any, verdict: Any, numbers: Any, following: Any
     ) -> Any:
         waits = verdict.kind in verdicts.WAITS
-        return known(
-            self, record, delivery, verdict, numbers, address, self.following(delivery) if waits else following
-        )
+        return known(self, record, delivery, verdict, numbers, self.following(delivery) if waits else following)
 
     return mock.patch.object(verdicts.Announcer, "announce", announce)
 

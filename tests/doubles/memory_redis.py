@@ -36,6 +36,7 @@ class MemoryRedis:
         self._hashes: dict[Key, dict[bytes, bytes]] = {}
         self._bits: dict[Key, set[int]] = {}
         self._ends_ms: dict[Key, int] = {}
+        self._commands: dict[str, Callable[..., Any] | None] = {}
         self._scripts: dict[str, Callable[..., Any]] = {
             limits.TAKE.sha: self._take_tokens,
             throttles.NOTE.sha: self._throttle,
@@ -51,7 +52,8 @@ class MemoryRedis:
     def reply(self, name: Any, *args: Any) -> Any:
         if callable(name):
             return name()
-        found = getattr(self, f"_{name.lower()}", None)
+        if (found := self._commands.get(name)) is None:
+            found = self._commands[name] = getattr(self, f"_{name.lower()}", None)
         assert found is not None or not self._is_strict, f"unknown command {name}"
         return ValueError(f"unknown command {name}") if found is None else found(*args)
 

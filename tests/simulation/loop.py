@@ -144,7 +144,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # only what tasks, futures and ti
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        when_s = self._now_s + delay
+        handle = Handle(when_s, callback, args, context or contextvars.copy_context())
+        self._order += 1
+        heapq.heappush(self._timers, (when_s, self._order, handle))
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -187,15 +191,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # only what tasks, futures and ti
 
     def _turn(self) -> None:
         """Everything that is ready now; when nothing is, the next moment at which something will be."""
-        if not self._ready:
+        ready = self._ready
+        if not ready:
             self._jump()
-        batch = list(self._ready)
-        self._ready.clear()
-        if len(batch) > 1:
-            batch = self._in_seeded_order(batch)
+        if len(ready) == 1:  # most turns
+            self._run_one(ready.popleft())
+            return
+        batch = self._in_seeded_order(list(ready))
+        ready.clear()
         for handle in batch:
-            if not handle.is_cancelled:
-                self._run_one(handle)
+            self._run_one(handle)
 
     def _in_seeded_order(self, batch: list[Handle]) -> list[Handle]:
         """Processes in random order, each one's own calls in theirs."""
@@ -210,17 +215,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # only what tasks, futures and ti
         return [handle for group in groups for handle in group]
 
     def _jump(self) -> None:
-        timers = self._timers
+        timers, pop, add = self._timers, heapq.heappop, self._ready.append
         while timers and timers[0][2].is_cancelled:
-            heapq.heappop(timers)
+            pop(timers)
         assert timers, "nothing will ever happen any more"
-        self._now_s = max(self._now_s, timers[0][0])
-        while timers and timers[0][0] <= self._now_s:
-            self._ready.append(heapq.heappop(timers)[2])
+        now_s = self._now_s = max(self._now_s, timers[0][0])
+        while timers and timers[0][0] <= now_s:
+            add(pop(timers)[2])
 
     def _run_one(self, handle: Handle) -> None:
         process = handle.process
-        if not process.alive:
+        if handle.is_cancelled or not process.alive:
             return
         if process.still:
             process.stalled.append(handle)

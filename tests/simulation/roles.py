@@ -23,6 +23,7 @@ from consumers.progress import ProgressWriter
 from consumers.sending import Seat, Stores, WorkerOptions
 from consumers.settling import SettleOptions
 from consumers.throttles import Throttle
+from deploy.engines import GATHER_EVENTS_S
 from producers import requests
 from producers.callbacks import http_provider
 from retry_topics import forwarder
@@ -83,7 +84,8 @@ ENTRY_EPOCHS = {
     topic: keys.log_epoch("here", topic) for topic in (TOPICS.requests("default"), TOPICS.requests_bulk("default"))
 }
 PROGRESS_S, LOOK_S = 0.5, 0.5
-WINDOW = Window(least_s=1.0, most_s=2.5)
+WINDOW = Window(least_s=1.0, most_s=2.5, piece_s=0.3)
+"""Rates are low here: pieces of a customer's share of a second would be one recipient each, never a part of a page."""
 Role = Callable[["Ground"], Coroutine[Any, Any, None]]
 
 
@@ -145,7 +147,7 @@ class Ground:
         kafka = KafkaOptions(group, TOPICS.groups()[group], session_timeout_s=SESSION_S, drain_s=3.0)
         options = EngineOptions(
             kafka,
-            outbox=OutboxOptions(status_topic=TOPICS.status, linger_s=gather_s, retry_most_s=2.0),
+            outbox=OutboxOptions(TOPICS.status, gather_s, max(gather_s, GATHER_EVENTS_S), retry_most_s=2.0),
             handout=handout or HandoutOptions(),
             backoff_max_s=2.0,
         )
@@ -202,8 +204,7 @@ async def forward(ground: Ground) -> None:
     handler = forwarder.Forwarder(TOPICS, ground.clock, TIERS)
     handout = HandoutOptions(read_behind_ms=forwarder.read_behind_ms(TOPICS, TIERS))
     loop = ground.engine("forward", handler, gather_s=0.002, handout=handout, reader=ground.reader)
-    progress = ProgressWriter(ground.trips, loop.progress, ground.clock)
-    await _first_to_fail(loop.run(), _tell_progress(progress))
+    await _first_to_fail(loop.run(), _tell_progress(ground, loop))
 
 
 async def fan_out(ground: Ground) -> None:
@@ -294,13 +295,12 @@ async def work(ground: Ground, channel: Channel, priority: Priority) -> None:
         park=ground.letters.parked_delivery,
         handout=HandoutOptions(batch=50, in_flight=300),
     )
-    progress = ProgressWriter(ground.trips, loop.progress, ground.clock)
-    await _first_to_fail(loop.run(), _tell_progress(progress), worker.watched())
+    await _first_to_fail(loop.run(), _tell_progress(ground, loop), worker.watched())
 
 
 def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Controls) -> LaneWorker:
     site, vendor, bulk = ground.site, ground.site.vendors[channel], priority is Priority.BULK
-    pocket = Pocket(ground.trips, ground.clock, vendor.name, vendor.rate, priority, ground.process.name, LimitOptions())
+    pocket = Pocket(ground.trips, ground.clock, vendor.name, vendor.rate, priority, ground.process.name, LIMITS)
     profiles, barred = ground.profiles, ground.suppressions
     stores = Stores(ground.trips, ground.epoch, site.claims, profiles, barred, site.fallbacks, site.caps, site.marks)
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(), LADDER)
@@ -327,6 +327,8 @@ def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Cont
     )
 
 
+LIMITS = LimitOptions(report_s=0.02)
+"""A worker that waits for tokens turns as often: with these rates that is most of the time."""
 BREAKER = BreakerOptions(first_period_s=2.0, longest_period_s=8.0, hold_period_s=8.0, probe_round_s=3.0)
 LANES: Mapping[str, Role] = {
     f"work {channel}.{priority}": partial(work, channel=channel, priority=priority)
@@ -404,11 +406,15 @@ async def _usable(ground: Ground, channel: Channel) -> float:
     return 0.0 if is_open else vendor.rate.per_s
 
 
-async def _tell_progress(writer: ProgressWriter) -> None:
-    """As its own loop, less often."""
+async def _tell_progress(ground: Ground, loop: MemoryEngine) -> None:
+    """As the writer's own loop, less often, and only what is new."""
+    writer = ProgressWriter(ground.trips, loop.progress, ground.clock)
+    told: dict[tuple[str, int], tuple[int, int]] = {}
     while True:
-        with contextlib.suppress(StoreDown):
-            await writer.write()
+        if (reached := loop.progress()) != told:
+            with contextlib.suppress(StoreDown):
+                await writer.write()
+                told = reached
         await asyncio.sleep(PROGRESS_S)
 
 

@@ -25,7 +25,8 @@ from tests.doubles.memory_log import MemoryLog
 from tests.doubles.memory_rows import MemoryRows
 
 PAGES_IN_FLIGHT = 8
-BATCH_RECORDS = 500
+BATCH_RECORDS, BATCH_WITHIN_S = 500, 0.02
+"""As in `streams/agents.py`."""
 COMMIT_EVERY_S = 1.0
 Joined = Callable[[Membership], None]
 Pause = Callable[[], Awaitable[None]]
@@ -236,7 +237,7 @@ class StatusMember:
     async def run(self) -> None:
         """Raises what ends the process."""
         self._join()
-        self._log.listen(self._topics.status, lambda _: self._news.set())
+        self._log.listen(self._topics.status, self._heard)
         loop = asyncio.get_running_loop()
         beside = [loop.create_task(self._every_second()), loop.create_task(self._merge())]
         done, _ = await asyncio.wait(beside, return_when=asyncio.FIRST_COMPLETED)
@@ -266,10 +267,15 @@ class StatusMember:
         )
         self._joined(self._member)
 
+    def _heard(self, record: Record) -> None:
+        if record.partition in self._next:
+            self._news.set()
+
     async def _merge(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
+            await asyncio.sleep(BATCH_WITHIN_S)
             await self._pause()
             if self._leaving:
                 await self._give_up()
@@ -285,7 +291,8 @@ class StatusMember:
                 for record in records:
                     if record.partition in self._next:
                         self._next[record.partition] = record.offset + 1
-                self._news.set()
+                if any(self._log.ends(self._topics.status, partition)[1] > at for partition, at in self._next.items()):
+                    self._news.set()
 
     async def _give_up(self) -> None:
         leaving, self._leaving = self._leaving, set()

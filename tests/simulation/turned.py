@@ -11,7 +11,8 @@ from schemas.slots import Slot
 from tests.simulation.happened import Happened
 
 IN_DOUBT = frozenset({"unconfirmed", "failed"})
-"""How a call is told that may have been accepted, unless it is counted as a possible duplicate."""
+"""How a call is told that may have been accepted, unless it is counted as a possible duplicate. A report that makes
+more of an unconfirmed one does not change what was known when the next channel was asked."""
 
 
 def turned_once(happened: Happened) -> Iterator[str]:
@@ -31,4 +32,7 @@ def turned_once(happened: Happened) -> Iterator[str]:
 
 def _is_in_doubt(slot: Slot, name: str) -> bool:
     parts = slot.deliveries.get(name)
-    return parts is not None and (bool(parts.doubled) or states.shown(parts).state in IN_DOUBT)
+    if parts is None:
+        return False
+    was_unconfirmed = isinstance(parts.settled, states.Call) and parts.settled.unconfirmed
+    return bool(parts.doubled) or was_unconfirmed or states.shown(parts).state in IN_DOUBT

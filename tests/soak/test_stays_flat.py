@@ -134,8 +134,8 @@ def _guest(world: World, group: str) -> None:
     _until_all_are_held(world, group_id)
 
 
-def _until_all_are_held(world: World, group_id: str) -> None:
-    """Until the members of the group hold every partition of its topics."""
+def _until_all_are_held(world: World, group_id: str, members: int = 0) -> None:
+    """Until the members of the group, so many of them if it is said, hold every partition of its topics."""
     admin = AdminClient({"bootstrap.servers": world.deployment.kafka, "log_level": 0})
     topics = admin.list_topics(timeout=JOIN_WITHIN_S).topics
     wanted = sum(len(topics[name].partitions) for name in world.topics.groups()[group_id])
@@ -143,17 +143,23 @@ def _until_all_are_held(world: World, group_id: str) -> None:
     while True:
         group = admin.describe_consumer_groups([group_id])[group_id].result(JOIN_WITHIN_S)
         held = sum(len(member.assignment.topic_partitions) for member in group.members)
-        if group.state is ConsumerGroupState.STABLE and held == wanted:
+        if group.state is ConsumerGroupState.STABLE and held == wanted and members in (0, len(group.members)):
             return
         assert time.monotonic() < until, f"{group_id}: {held} of {wanted} partitions are held"
         time.sleep(LOOK_EVERY_S)
 
 
 def _second_status(world: World, number: int) -> None:
-    """A second `status` process comes, owns a part of the rows, and goes."""
+    """A second `status` process comes, owns a part of the rows, and goes.
+
+    Its rows wait until its session ends, as for a restart: were the next one there before, it would get them, and
+    nobody would ever get on with them.
+    """
     folder = world.deployment.folder
     own = folder / f"second-{number}.toml"
     text = (folder / deployments.SETTINGS).read_text()
     own.write_text(text.replace('folder = "tables"', f'folder = "tables-{number}"'))
+    group_id = world.topics.group("status")
     with deployments.program(folder, ("streams", "status", "--config", str(own))):
-        pass
+        _until_all_are_held(world, group_id, members=2)
+    _until_all_are_held(world, group_id, members=1)

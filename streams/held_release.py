@@ -88,7 +88,8 @@ class HeldRelease:
         deliveries = await self._letting_go.deliveries(chosen.deliveries, now_ms)
         outgoing += [record for _, record in deliveries if record is not None]
         await self._publisher.publish(outgoing)
-        self._pass("after_held_release")
+        if outgoing:
+            self._pass("after_held_release")
         last = {piece.part.hold_id: piece for piece in [*chosen.pieces, *chosen.lost]}
         parts = [piece.part for piece in last.values() if not piece.rest]
         await self._letting_go.bury([*parts, *(thing for thing, _ in deliveries)], self._publisher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from schemas.errors import Transient
 from tests.simulation.loop import Process
@@ -63,10 +64,15 @@ class Deployment:
         process.stop = lambda: self.stop(name, for_s)
         process.stops_at_step = process.steps + max(1, after_steps)
 
-    def stop_in(self, name: str, gap: str, for_s: float) -> None:
-        """When it passes this gap next."""
+    def stop_in(self, name: str, gap: str, for_s: float, then: Callable[[], None] = lambda: None) -> None:
+        """When it passes this gap next; then: what else happens at that moment."""
         ground = self._grounds[name]
-        ground.stop = lambda: self.stop(name, for_s)
+
+        def stop() -> None:
+            self.stop(name, for_s)
+            then()
+
+        ground.stop = stop
         ground.stops_in = gap
 
     def stop(self, name: str, for_s: float) -> None:

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from schemas.gaps import AT_STAKE
 from schemas.messages import Priority
 from schemas.records import Outgoing
+from tests.simulation import workload
 from tests.simulation.deployment import Deployment
 from tests.simulation.roles import ROLES
 from tests.simulation.site import PROVIDERS, SESSION_S, TIERS, TOPICS, Site
 from tests.simulation.vendor import Mood
-from tests.simulation.workload import entry_topic
+from tests.simulation.workload import Story, entry_topic
 
 FIRST_S, LAST_S = 0.8, 13.0
 AT_LEAST, AT_MOST = 5, 9
@@ -64,12 +65,18 @@ class Trouble:
     """What a fault may lay its hands on. poison: what nobody can read, as it was written: (topic, value)."""
 
     site: Site
+    story: Story
     deployment: Deployment
     rng: random.Random
     poison: list[tuple[str, bytes]] = field(default_factory=list)
 
     def victim(self) -> str:
         return self.rng.choice(self.deployment.names())
+
+    def pause_all(self, for_s: float) -> None:
+        """The owner of the campaigns pauses them, and lets them go on."""
+        loop = self.site.loop
+        loop.create_task(workload.pause_all(self.site, self.story, for_s), context=loop.world.context)
 
 
 async def crash(trouble: Trouble) -> Struck:
@@ -105,6 +112,16 @@ async def two_leaders(trouble: Trouble) -> Struck:
         trouble.deployment.stop_soon(name, trouble.rng.randint(1, 40), for_s)
     await asyncio.sleep(for_s + 1.0)
     return Struck(f"{name} stood still {gap} for {for_s:.1f} s", "dispatch")
+
+
+async def held_again(trouble: Trouble) -> Struck:
+    """All is paused and goes on; what then leaves hold is paused again before the leader has buried what left."""
+    rng, deployment = trouble.rng, trouble.deployment
+    await workload.pause_all(trouble.site, trouble.story, rng.uniform(0.5, 2.0))
+    name, for_s = deployment.leader(), rng.uniform(1.0, SESSION_S * 0.8)
+    deployment.stop_in(name, "after_held_release", for_s, lambda: trouble.pause_all(for_s + 0.5))
+    await asyncio.sleep(for_s + 1.0)
+    return Struck(f"{name} stood still after_held_release for {for_s:.1f} s, and all were paused again", "dispatch")
 
 
 async def rebalance(trouble: Trouble) -> Struck:
@@ -185,6 +202,7 @@ KINDS: tuple[Fault, ...] = (
     stand_still,
     two_leaders,
     two_leaders,
+    held_again,
     rebalance,
     rebalance,
     log_away,

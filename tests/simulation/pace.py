@@ -69,7 +69,7 @@ def small_ones_too(happened: Happened) -> Iterator[str]:
         if POLICIES[one.template].channels != POLICIES[other.template].channels:
             continue
         for running, late in ((one, other), (other, one)):
-            if late.orders:
+            if happened.story.ordered[late.id]:
                 continue  # it may have been paused when its turn came
             accepted_s = happened.story.accepted_s[late.id]
             ahead = _let_go_before(pages, running, late, accepted_s + NOTICED_S, accepted_s + late.lives_ms / 1000)

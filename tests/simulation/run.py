@@ -73,7 +73,7 @@ class _Run:
         site = Site(loop, random.Random(seed), rates, quiet, caps)
         expected = {one.id: [address for address, _ in places(one)] for one in story.campaigns}
         deployment = Deployment(site)
-        trouble = Trouble(site, deployment, random.Random(rng.random()))
+        trouble = Trouble(site, story, deployment, random.Random(rng.random()))
         truth = Truth(site.log, expected)
         happened = Happened(site, story, truth, deployment, self.result.faults, trouble.poison)
         self._watch(site)

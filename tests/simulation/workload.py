@@ -125,13 +125,13 @@ def _campaign(rng: random.Random, name: str, users: list[str], size: int) -> Cam
 
 
 def _orders(rng: random.Random, starts_s: float) -> tuple[tuple[float, CampaignOrder], ...]:
-    """Some are cancelled; some are paused and go on, several times."""
-    chance, at_s = rng.random(), starts_s
+    """Some are cancelled; some are paused and go on, several times, in haste or not."""
+    chance, at_s, most_s = rng.random(), starts_s, rng.choice((0.8, 3.0))
     if chance < 0.15:
         return ((starts_s + rng.uniform(0.5, 8.0), CampaignOrder.CANCELLED),)
     orders: list[tuple[float, CampaignOrder]] = []
     for order in (CampaignOrder.PAUSED, CampaignOrder.RUNNING) * (rng.randint(1, 3) if chance < 0.5 else 0):
-        at_s += rng.uniform(0.3, 3.0)
+        at_s += rng.uniform(0.3, most_s)
         orders.append((at_s, order))
     return tuple(orders)
 
@@ -196,6 +196,20 @@ def _accept(site: Site, story: Story, campaign: Campaign) -> None:
         params='{"name": "all"}',
     )
     assert written.recipients == len(campaign.users)
+
+
+async def pause_all(site: Site, story: Story, for_s: float) -> None:
+    """All that were accepted and are not to be cancelled."""
+    paused = [
+        one
+        for one in story.campaigns
+        if one.id in story.accepted_s and all(order is not CampaignOrder.CANCELLED for _, order in one.orders)
+    ]
+    for order, wait_s in ((CampaignOrder.PAUSED, for_s), (CampaignOrder.RUNNING, 0.0)):
+        await site.network.log_there.wait()
+        for campaign in paused:
+            _order(site, story, campaign, order)
+        await asyncio.sleep(wait_s)
 
 
 def _order(site: Site, story: Story, campaign: Campaign, order: CampaignOrder) -> None:

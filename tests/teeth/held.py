@@ -21,10 +21,11 @@ PATCHES: tuple[Patch, ...] = (
         name="buries what is due before it is in the log",
         promise=1,
         file="streams/held_release.py",
-        old='        await self._publisher.publish(outgoing)\n        self._pass("after_held_release")',
-        new="""        await self._bury([piece.part for piece in chosen.pieces])
+        old="        await self._publisher.publish(outgoing)\n        if outgoing:\n",
+        new="""        await self._letting_go.bury([piece.part for piece in chosen.pieces], self._publisher)
         await self._publisher.publish(outgoing)
-        self._pass("after_held_release")""",
+        if outgoing:
+""",
         test=_RELEASE + "test_what_the_log_refused_stays_in_hold",
         suffers="A leader that dies at eight in the morning takes with it those whom it was about to let go.",
     ),

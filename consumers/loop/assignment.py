@@ -80,9 +80,11 @@ def _begin_one(place: Any, low: int, high: int, strict_offsets: bool) -> Tracker
             f"the committed offset {place.offset} of {place.topic}/{place.partition} lies below the log's start {low}: "
             "records were deleted unread; set the offset by hand to go on"
         )
+    if place.offset >= high:  # nothing lies there, so nothing there ended anybody: what comes next is not suspected
+        return Tracker(place.topic, place.partition, max(place.offset, low))
     past = starts.read(place.metadata)
     tracker = Tracker(place.topic, place.partition, max(place.offset, low), past.starts + 1, past.alone)
-    if place.offset < high and (tracker.starts >= starts.SUSPICIOUS_STARTS or past.alone is not None):
+    if tracker.starts >= starts.SUSPICIOUS_STARTS or past.alone is not None:
         tracker.alone_left = ALONE_RECORDS
         log.error("engine.starts_without_progress", extra={"topic": tracker.topic, "starts": tracker.starts})
     return tracker

@@ -38,6 +38,16 @@ LOOP = (
         suffers="The one slow message of a batch is lost when its worker is killed.",
     ),
     Patch(
+        name="suspects whatever comes where nothing lay when its process died",
+        promise=10,
+        file="consumers/loop/assignment.py",
+        old="    if place.offset >= high:",
+        new="    if place.offset > high:",
+        test="tests/unit/consumers/loop/test_starts.py"
+        "::test_deaths_over_other_partitions_cast_no_suspicion_on_one_where_nothing_lay",
+        suffers="A login code is given up at the first death of its worker, for deaths that others caused.",
+    ),
+    Patch(
         name="reads a partition no more that was paused when it was taken away",
         promise=1,
         file="consumers/loop/kafka_side.py",

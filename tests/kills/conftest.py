@@ -42,6 +42,12 @@ def own_database(redis_url: str) -> str:
     return redis_url if is_named else deployments.database(redis_url, DATABASE)
 
 
+@pytest.fixture(scope="session")
+def second_database(redis_url: str) -> str:
+    """For a deployment of a module's own: the session's may be running, and two would empty each other's Redis."""
+    return deployments.database(redis_url, deployments.OTHER_DATABASES[0])
+
+
 @pytest.fixture
 async def world(deployment: Deployment) -> AsyncIterator[World]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client:

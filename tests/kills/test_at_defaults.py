@@ -22,10 +22,10 @@ LANE = "work-push.transactional"
 
 @pytest.fixture(scope="module")
 def deployment(
-    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, own_database: str
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, second_database: str
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("defaults")
-    with with_traps.running(folder, kafka_bootstrap, own_database, TEMPLATES, with_traps.DEFAULTS) as running:
+    with with_traps.running(folder, kafka_bootstrap, second_database, TEMPLATES, with_traps.DEFAULTS) as running:
         yield running
 
 

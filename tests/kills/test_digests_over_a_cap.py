@@ -39,12 +39,12 @@ def zones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def deployment(
-    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, own_database: str, zones: Path
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, second_database: str, zones: Path
 ) -> Iterator[Deployment]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(midnights.VARIABLE, midnights.path(zones))
         folder = tmp_path_factory.mktemp("capped")
-        with with_traps.running(folder, kafka_bootstrap, own_database, TEMPLATES) as running:
+        with with_traps.running(folder, kafka_bootstrap, second_database, TEMPLATES) as running:
             yield running
 
 

@@ -43,11 +43,11 @@ WITHIN_S = 90.0
 
 @pytest.fixture(scope="module")
 def deployment(
-    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, own_database: str
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, second_database: str
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("alarm")
     with with_traps.running(
-        folder, kafka_bootstrap, own_database, TEMPLATES, SETTINGS, quick_minutes.COMMAND
+        folder, kafka_bootstrap, second_database, TEMPLATES, SETTINGS, quick_minutes.COMMAND
     ) as running:
         yield running
 

@@ -56,11 +56,11 @@ timeout_s = 1
 
 @pytest.fixture(scope="module")
 def deployment(
-    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, own_database: str
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, second_database: str
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("silence")
     with (
-        with_traps.running(folder, kafka_bootstrap, own_database, TEMPLATES, SETTINGS) as running,
+        with_traps.running(folder, kafka_bootstrap, second_database, TEMPLATES, SETTINGS) as running,
         program(folder, (RECONCILE, "--config", str(folder / SETTINGS_FILE))),  # a second one, which never dies
     ):
         yield running

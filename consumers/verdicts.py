@@ -194,7 +194,8 @@ def _events(delivery: Delivery, verdict: Verdict, numbers: Numbers, following: s
     slot, at_ms, generation = delivery.slot, verdict.at_ms, delivery.generation
     events = []
     for call in numbers.lapsed:
-        kind = EventKind.UNCONFIRMED if _leaves_it_open(verdict) else EventKind.POSSIBLE_DUPLICATE
+        is_last = call + 1 == numbers.lapsed.stop and _leaves_it_open(verdict)
+        kind = EventKind.UNCONFIRMED if is_last else EventKind.POSSIBLE_DUPLICATE
         events.append(StatusEvent(slot, kind, at_ms, suffix, generation=generation, call=call))
     if verdict.is_unknown:
         doubt = StatusEvent(slot, EventKind.POSSIBLE_DUPLICATE, at_ms, suffix, generation=generation, call=numbers.call)

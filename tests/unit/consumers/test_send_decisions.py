@@ -232,6 +232,16 @@ class TestClaims:
         (answer,) = await bench.send(deliveries.single(expires_at_ms=START_MS + 20_000))
         assert shown(answer) == [("unconfirmed", ""), ("expired", "expired")]
 
+    async def test_of_what_expires_after_two_crashes_the_first_call_is_counted_as_repeated(
+        self, bench: SenderBench
+    ) -> None:
+        sms = deliveries.single(expires_at_ms=START_MS + 50_000)
+        await self.crash(bench, sms)
+        await self.crash(bench, sms)
+        (answer,) = await bench.send(sms)
+        assert shown(answer) == [("possible_duplicate", ""), ("unconfirmed", ""), ("expired", "expired")]
+        assert [event.call for event in events(answer)][:2] == [1, 2] and len(bench.provider.calls) == 2
+
     async def test_a_crash_after_the_verdict_was_stored_repeats_what_is_published_and_no_call(
         self, bench: SenderBench
     ) -> None:

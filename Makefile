@@ -29,8 +29,8 @@ docs: $(ENVIRONMENT) ## Generate the pages of topics, metrics and settings
 	@$(BIN)/tidings reference docs
 
 test: $(ENVIRONMENT) lint ## Everything that has to be right before a change goes in
-	$(BIN)/python -m pytest -m "not long" -n 2 tests/tidy tests/unit
-	$(BIN)/python -m pytest -m "not long" tests/contract tests/simulation tests/integration tests/acceptance tests/kills
+	$(BIN)/python -m pytest -m "not long" -n 2 tests/tidy tests/unit tests/simulation
+	$(BIN)/python -m pytest -m "not long" tests/contract tests/integration tests/acceptance tests/kills
 
 test-long: $(ENVIRONMENT) ## The slow tests, at default settings
 	$(BIN)/python -m pytest -m long

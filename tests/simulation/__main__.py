@@ -1,7 +1,7 @@
-"""Runs many seeds, repeats one, or shows that a planted fault is found.
+"""Runs many seeds, repeats some, or shows that a planted fault is found.
 
 python -m tests.simulation --runs 200 --first-seed 1      many, on all cores; --json for a machine
-python -m tests.simulation --seed 7                       one, with what went wrong in it
+python -m tests.simulation --seed 7                       one, with what went wrong in it; or several
 python -m tests.simulation --mutate claim                 until a checker finds the planted fault
 python -m tests.simulation --runs 1000 --keep             adds up in results.json, and keeps seeds that failed
 """
@@ -34,8 +34,8 @@ def main() -> None:
     options = _options()
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], _with_hash_seed())
-    if options.seed is not None:
-        found = [one_seed(options.seed, options.mutate)]
+    if options.seed:
+        found = [one_seed(seed, options.mutate) for seed in options.seed]
     else:
         found = list(_shown(_many(options), options))
     _report(found, options)
@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="seeded runs of the whole road")
     parser.add_argument("--runs", type=int, default=100, help="how many seeds (100)")
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="repeats one seed")
+    parser.add_argument("--seed", type=int, nargs="+", help="repeats these")
     parser.add_argument("--mutate", choices=MUTANTS, help="plants a fault, and runs until it is found")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (one a core)")
     parser.add_argument("--keep", action="store_true", help="adds the runs to results.json")
@@ -100,8 +100,9 @@ def _report(found: list[Result], options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps([result.told() for result in found], indent=1))
         return
-    if options.seed is not None:
-        _tell_one(found[0])
+    if options.seed:
+        for result in found:
+            _tell_one(result)
     calls = sum(result.calls for result in found)
     print(f"{len(found)} runs, {len(broken)} broken, {calls} calls, {time.process_time():.1f} s of this process")
     for result in broken[:10]:

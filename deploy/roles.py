@@ -11,11 +11,14 @@ from deploy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """words: the command line after `tidings`. name: of logs and of the supervisor's list. environment: on top."""
+    """words: the command line after `tidings`. name: of logs and of the supervisor's list. environment: on top.
+    nice: how far the process steps back where the cores are full.
+    """
 
     words: tuple[str, ...]
     name: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    nice: int = 0
 
 
 ONE_OF_EACH = (
@@ -31,6 +34,12 @@ ONE_OF_EACH = (
     ("forward",),
     ("reconcile",),
 )
+
+BEHIND = (("callbacks",), ("route", "callbacks"), ("streams", "status"), ("reconcile",))
+"""Nobody's phone waits for what these tell, and the more lies before them the less each record costs them."""
+STEPS_BACK = 10
+"""On two full cores, with bulk at its pace: with 0, 5 and 10 bulk had 0.84, 0.92 and 0.97 of its share, and a login
+code took 100, 72 and 60 ms at p99."""
 
 SERVING = ("api", "callbacks")
 """They show their numbers at their own ports."""
@@ -58,7 +67,7 @@ def of(settings: Settings) -> Iterator[Role]:
 
 def _of(settings: Settings) -> Iterator[Role]:
     for words in ONE_OF_EACH:
-        yield Role(words, "-".join(words))
+        yield Role(words, "-".join(words), nice=STEPS_BACK if words in BEHIND else 0)
     for channel, priority in settings.lanes():
         lane = f"{channel}.{priority}"
         for number in range(1, settings.up.workers.get(lane, 1) + 1):

@@ -7,8 +7,10 @@ process ids, and `metrics.json` where those that work show their numbers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +130,9 @@ class Supervisor:
                 child = await self._forks.start(words, output.fileno(), pipe.give, role.environment)
         finally:
             pipe.started()
+        if role.nice:
+            with contextlib.suppress(ProcessLookupError):  # it may have ended by now
+                os.setpriority(os.PRIO_PROCESS, child.pid, os.getpriority(os.PRIO_PROCESS, 0) + role.nice)
         self._note(role.name, child.pid)
         return child
 

@@ -54,7 +54,10 @@ class Started:
         self.logs = folder / "logs"
         (folder / "stand_in.py").write_text(PROGRAM)
         self._forks = ForkClient("stand_in", (), self.logs / "fork-server.log")
-        wanted = [roles.Role((word,), word, {"SERVES_AT": f"{word}:1"}) for word in words]
+        wanted = [
+            roles.Role((word,), word, {"SERVES_AT": f"{word}:1"}, roles.STEPS_BACK if word == "patient" else 0)
+            for word in words
+        ]
         self.supervisor = Supervisor(wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2, stop_within_s=3))
 
     async def run(self, ready_within_s: float = 20) -> None:
@@ -151,6 +154,13 @@ async def test_each_role_writes_into_a_log_of_its_own_and_is_named_where_process
         assert this.log("good") == "this is good\n"
         assert this.log("other") == "this is other\n"
         assert shown(this.pids()["good"]).startswith(b"tidings\0good\0")
+
+
+async def test_who_nobody_waits_for_steps_back_where_the_cores_are_full(tmp_path: Path) -> None:
+    async with started(tmp_path, "good", "patient") as this:
+        own, found = os.getpriority(os.PRIO_PROCESS, 0), this.pids()
+        assert os.getpriority(os.PRIO_PROCESS, found["good"]) == own
+        assert os.getpriority(os.PRIO_PROCESS, found["patient"]) == min(own + roles.STEPS_BACK, 19)
 
 
 async def test_who_gathers_numbers_finds_where_each_role_shows_them_also_after_a_restart(tmp_path: Path) -> None:

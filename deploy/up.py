@@ -131,8 +131,7 @@ class Supervisor:
         finally:
             pipe.started()
         if role.nice:
-            with contextlib.suppress(ProcessLookupError):  # it may have ended by now
-                os.setpriority(os.PRIO_PROCESS, child.pid, os.getpriority(os.PRIO_PROCESS, 0) + role.nice)
+            _step_back(child.pid, os.getpriority(os.PRIO_PROCESS, 0) + role.nice)
         self._note(role.name, child.pid)
         return child
 
@@ -171,6 +170,14 @@ class Supervisor:
         unfinished = self._logs / f"{name}.part"
         unfinished.write_text(json.dumps(content, indent=1))
         unfinished.replace(self._logs / name)
+
+
+def _step_back(pid: int, nice: int) -> None:
+    """Each role has a session of its own; where Linux groups by sessions, it weighs the groups and no process."""
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by now
+        os.setpriority(os.PRIO_PROCESS, pid, nice)
+    with contextlib.suppress(OSError):  # no Linux, or no such groups
+        Path(f"/proc/{pid}/autogroup").write_text(str(min(nice, 19)))
 
 
 def _why(tail: str) -> str:

@@ -161,6 +161,8 @@ async def test_who_nobody_waits_for_steps_back_where_the_cores_are_full(tmp_path
         own, found = os.getpriority(os.PRIO_PROCESS, 0), this.pids()
         assert os.getpriority(os.PRIO_PROCESS, found["good"]) == own
         assert os.getpriority(os.PRIO_PROCESS, found["patient"]) == min(own + roles.STEPS_BACK, 19)
+        group = Path(f"/proc/{found['patient']}/autogroup")
+        assert not group.exists() or group.read_text().endswith(f"nice {min(own + roles.STEPS_BACK, 19)}\n")
 
 
 async def test_who_gathers_numbers_finds_where_each_role_shows_them_also_after_a_restart(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -33,9 +34,10 @@ async def said(api: Api) -> AsyncIterator[Said]:
         async def say(*words: str, key: str = "secret") -> str:
             options = ["--url", str(client.make_url("/")), "--key", key]
             result = await asyncio.to_thread(CliRunner().invoke, cli.app, ["campaigns", *words, *options])
+            print(result.stderr, file=sys.stderr, end="")
             if result.exception is not None:
                 raise result.exception
-            return result.output
+            return result.stdout
 
         yield say
 
@@ -83,7 +85,10 @@ async def test_a_resume_after_a_cancel_and_a_wrong_key_are_refused(said: Said) -
         await said("list", key="wrong")
 
 
-async def test_an_order_is_given_again_while_the_api_has_no_log(api: Api, said: Said) -> None:
+async def test_an_order_is_given_again_while_the_api_has_no_log_and_who_gave_it_hears_so(
+    api: Api, said: Said, capsys: pytest.CaptureFixture[str]
+) -> None:
     api.log.fail = True
     asyncio.get_running_loop().call_later(0.5, setattr, api.log, "fail", False)
     assert json.loads(await said("pause", "spring", "--json"))["status"] == "paused"
+    assert "is not available; asking again" in capsys.readouterr().err

@@ -130,8 +130,6 @@ class Supervisor:
                 child = await self._forks.start(words, output.fileno(), pipe.give, role.environment)
         finally:
             pipe.started()
-        if role.nice:
-            _step_back(child.pid, os.getpriority(os.PRIO_PROCESS, 0) + role.nice)
         self._note(role.name, child.pid)
         return child
 
@@ -148,7 +146,10 @@ class Supervisor:
         if await pipe.wait():
             log.info("up.process_ready", extra={"child": role.name})
             self._metrics[role.name] = pipe.metrics_url
-            self._note(role.name, self._running.get(role.name))
+            pid = self._running.get(role.name)
+            self._note(role.name, pid)
+            if role.nice and pid is not None:  # not before: it has its own session only by now
+                _step_back(pid, os.getpriority(os.PRIO_PROCESS, 0) + role.nice)
             self.is_ready[role.name].set()
 
     def _log_of(self, name: str) -> Path:

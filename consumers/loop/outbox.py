@@ -52,6 +52,9 @@ class Entry(NamedTuple):
     done: Done
 
 
+_Write = Callable[[Sequence[Entry]], Coroutine[None, None, None]]
+
+
 class _Gathered:
     """Entries that wait for others to go along."""
 
@@ -140,7 +143,7 @@ class Outbox:
         try:
             await self._publish(wanted)
         except (Poison, Refused) as error:
-            await self._write_singly(entries, error)
+            await self._singly(self._write, entries, error)
             return
         self._finish([entry for entry in entries if not entry.done.events])
         for entry in entries:
@@ -151,7 +154,7 @@ class Outbox:
         try:
             await self._publish(self._batches(entries))
         except (Poison, Refused) as error:
-            await self._write_singly(entries, error)
+            await self._singly(self._write_events, entries, error)
             return
         self._finish(entries)
 
@@ -162,11 +165,11 @@ class Outbox:
         if entries:
             self._on_finished(entries)
 
-    async def _write_singly(self, entries: Sequence[Entry], error: Poison | Refused) -> None:
+    async def _singly(self, write: _Write, entries: Sequence[Entry], error: Poison | Refused) -> None:
         """Nothing was written, since one of them cannot be: write each by itself and park the one to blame."""
         if len(entries) > 1:
             for entry in entries:
-                await (self._write if entry.done.publish else self._write_events)([entry])
+                await write([entry])
             return
         entry = entries[0]
         reason = error.reason if isinstance(error, Poison) else reasons.ParkReason.INTERNAL_ERROR

@@ -134,6 +134,17 @@ async def test_one_oversize_answer_is_parked_and_its_neighbours_go_out() -> None
     assert letter.header("tid-first-offset") == b"1"
 
 
+async def test_an_event_that_cannot_be_written_parks_its_record_and_nothing_goes_out_twice() -> None:
+    office = Office(linger_s=0.001)
+    bad = RowEvent("default", "c.x.1", StatusEvent(2, EventKind.SENT, 1, "push", user_id="\ud800"))
+    for_each = (said("c.x.1", 1), bad, said("c.x.1", 3))
+    office.put(*(Done((Outgoing("out", b"k", b"%d" % n),), (event,)) for n, event in enumerate(for_each)))
+    assert sorted(await office.all_finished()) == [0, 1, 2]
+    assert office.values("out") == [b"0", b"1", b"2"]
+    (letter,) = office.log.records("push.dlq")
+    assert letter.header("tid-first-offset") == b"1"
+
+
 async def test_an_acked_callback_that_raises_holds_nothing_up() -> None:
     office = Office()
     office.put(Done(publish=(Outgoing("out", b"k", b"1"),), acked=lambda: 1 // 0))  # type: ignore[arg-type]

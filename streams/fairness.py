@@ -9,6 +9,7 @@ several lanes waits where it is furthest ahead. Pure.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -51,13 +52,30 @@ class Turns:
 
         return min(waiting, key=rank, default=None)
 
+    def shares(self, waiting: Mapping[str, Flow]) -> dict[str, float]:
+        """The part that each gets while all of these wait; of several lanes the least."""
+        of_tenant, of_all = defaultdict[tuple[str, str], float](float), defaultdict[str, float](float)
+        for flow in waiting.values():
+            for lane in flow.lanes:
+                of_tenant[lane, flow.tenant] += flow.weight
+        for lane, tenant in of_tenant:
+            of_all[lane] += self._weight(tenant)
+
+        def share(flow: Flow, lane: str) -> float:
+            return self._weight(flow.tenant) / of_all[lane] * flow.weight / of_tenant[lane, flow.tenant]
+
+        return {name: min(share(flow, lane) for lane in flow.lanes) for name, flow in waiting.items()}
+
     def pay(self, name: str, flow: Flow, cost: float) -> None:
         """This flow has let a piece of this cost go, into each of its lanes."""
         self._turn += 1
         self._served[name] = self._turn
         for lane in flow.lanes:
-            self._tenants.pay((lane,), flow.tenant, cost / self._weights.get(flow.tenant, 1.0))
+            self._tenants.pay((lane,), flow.tenant, cost / self._weight(flow.tenant))
             self._flows.pay((lane, flow.tenant), name, cost / flow.weight)
+
+    def _weight(self, tenant: str) -> float:
+        return self._weights.get(tenant, 1.0)
 
 
 Scope = tuple[str, ...]

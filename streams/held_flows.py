@@ -15,7 +15,7 @@ from streams.campaigns import Campaign
 from streams.fairness import Flow
 from streams.holds import Flow as HeldFlow
 from streams.holds import Holds, Part, Waiting
-from streams.lanes import Lane
+from streams.lanes import Lane, Window
 from streams.letting_go import LettingGo, Piece
 from streams.pace import Allowance
 
@@ -35,6 +35,8 @@ class LetGo:
 class HeldParts:
     """The due parts of one campaign. most: recipients of a piece; pace: the campaign's own."""
 
+    most = 1
+
     def __init__(
         self,
         campaign: Campaign,
@@ -42,7 +44,6 @@ class HeldParts:
         let_go: LetGo,
         on_their_way: OnTheirWay,
         pace: Allowance,
-        most: int,
         now_ms: int,
     ) -> None:
         self._campaign = campaign
@@ -50,7 +51,6 @@ class HeldParts:
         self._let_go = let_go
         self._on_their_way = on_their_way
         self._pace = pace
-        self._most = most
         self._now_ms = now_ms
         self._part: Part | None = None
         self._left: Piece | None = None
@@ -61,10 +61,10 @@ class HeldParts:
         if campaign.pace_per_s and self._pace.left(campaign.pace_per_s, now_s) <= 0:
             return 0
         if self._left is not None:
-            return min(self._left.size, self._most)
+            return min(self._left.size, self.most)
         if self._part is None:
             self._part = next(iter(self._letting_go.holds.take_parts(campaign.key, self._now_ms, 1)), None)
-        return min(self._part.recipients, self._most) if self._part is not None else 0
+        return min(self._part.recipients, self.most) if self._part is not None else 0
 
     async def take(self, now_s: float) -> int:
         """Lets the next piece go; how many recipients. Raises Transient."""
@@ -77,7 +77,7 @@ class HeldParts:
             self._let_go.lost.append(self._left)
             self._part = self._left = None
             return 0
-        piece = self._left.first(self._most)
+        piece = self._left.first(self.most)
         self._let_go.pieces.append(piece)
         mark = keys.redis_fanned(request.tenant, request.campaign_id, piece.part.page, piece.part.hop, min(piece.slots))
         self._on_their_way.add(self._campaign, mark, piece.size, now_s)
@@ -90,23 +90,27 @@ class HeldParts:
 
 
 class HeldDeliveries:
-    """Deliveries in hold that go into one lane. until_ms: what is due by then may go."""
+    """Deliveries in hold that go into one lane. until_ms: what is due by then may go. most: of a piece."""
 
-    def __init__(self, flow: HeldFlow, lane: Lane, holds: Holds, let_go: LetGo, most: int, until_ms: int) -> None:
+    most = 1
+
+    def __init__(self, flow: HeldFlow, lane: Lane, holds: Holds, let_go: LetGo, until_ms: int) -> None:
         self.fills: Sequence[Lane] = (lane,)
         self.flow = Flow(flow.tenant, 1, (lane.name,))
         self._held = flow
         self._holds = holds
         self._lane = lane
         self._let_go = let_go
-        self._most = most
         self._until_ms = until_ms
         self._next: list[Waiting] = []
+
+    def share(self, window: Window, share: float) -> None:
+        self.most = window.piece([self._lane.rate_per_s], share)
 
     def size(self, _now_s: float) -> int:
         room = DELIVERIES_A_LOOK - len(self._let_go.deliveries)
         if not self._next and room > 0:
-            self._next = self._holds.take(self._held, self._until_ms, min(self._most, room))
+            self._next = self._holds.take(self._held, self._until_ms, min(self.most, room))
         return len(self._next)
 
     async def take(self, _size: int, _released: object, _now_s: float) -> int:

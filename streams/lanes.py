@@ -23,22 +23,29 @@ LARGEST_PIECE = 250
 class Window:
     """share: the part of a provider's rate that bulk may use. least_s, most_s: seconds of it kept in a bulk lane.
 
-    piece_s: a piece is at most so many seconds of the slowest lane that it fills: in ten seconds a campaign with a
-    twelfth of the weight has more than ten turns.
+    piece_s: a piece is at most so many seconds of what its flow gets of the slowest lane that it fills: whoever is a
+    piece ahead at one end of ten seconds and a piece behind at the other has still its share within a twentieth.
+    least_piece_s: nor need it be less than so many seconds of the whole lane, where very many flows share it.
     """
 
     share: float = 0.7
     least_s: float = 2.0
     most_s: float = 5.0
-    piece_s: float = 0.075
+    piece_s: float = 0.25
+    least_piece_s: float = 0.02
 
     def rate(self, provider_rate_per_s: float, priority: Priority) -> float:
         """What campaigns and bulk singles may send in a second; in transactional lanes half of the reserve."""
         return provider_rate_per_s * (self.share if priority is Priority.BULK else (1 - self.share) / 2)
 
-    def piece(self, rates_per_s: Collection[float]) -> int:
-        """How many go at most in one turn, where these rates are to be kept."""
-        return min(LARGEST_PIECE, max(1, int(self.piece_s * min(rates_per_s))))
+    def piece(self, rates_per_s: Collection[float], share: float, pace_per_s: float | None = None) -> int:
+        """How many go at most in one turn into lanes of these rates, of a flow with this share of them.
+
+        pace_per_s: its own, if it has one.
+        """
+        seconds = max(self.piece_s * share, self.least_piece_s)
+        most = min(seconds * min(rates_per_s), self.piece_s * pace_per_s if pace_per_s else LARGEST_PIECE)
+        return min(LARGEST_PIECE, max(1, int(most)))
 
 
 DEFAULT = Window()

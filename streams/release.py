@@ -157,6 +157,8 @@ class Releases:
                 **self._singles(wishes, found),
                 **self._held(held, found, released.held),
             }
+            for name, share in self._turns.shares({name: source.flow for name, source in sources.items()}).items():
+                sources[name].share(self._window, share)
             self._turns.keep_only({*(candidate.campaign.key for candidate in running), *sources})
             await self._fill(sources, released)
         return released
@@ -233,12 +235,8 @@ class Releases:
             beside = [lane for lane, channel in use.fallback.items() if found[lane] not in fills and rates[channel] > 0]
             if fills and not any(found[lane].is_overfull for lane in beside):
                 pace = self._paces.setdefault(campaign.key, Allowance(self._clock.steady_s()))
-                rates_per_s = [lane.rate_per_s for lane in fills]
-                most = self._window.piece([*rates_per_s, campaign.pace_per_s or max(rates_per_s)])
-                parts = HeldParts(campaign, self._letting_go, let_go, self._on_their_way, pace, most, now_ms)
-                pages = _Pages(
-                    candidate, most, self._ahead, self._on_their_way, pace, is_over=campaign.key not in fresh
-                )
+                parts = HeldParts(campaign, self._letting_go, let_go, self._on_their_way, pace, now_ms)
+                pages = _Pages(candidate, self._ahead, self._on_their_way, pace, is_over=campaign.key not in fresh)
                 sources[campaign.key] = _Campaign(candidate, fills, parts, pages)
         return sources
 
@@ -249,8 +247,7 @@ class Releases:
         sources: dict[str, _Source] = {}
         for flow, until_ms in flows.items():
             lane = found[flow.lane]
-            most = self._window.piece([lane.rate_per_s])
-            source = HeldDeliveries(flow, lane, self._letting_go.holds, let_go, most, until_ms)
+            source = HeldDeliveries(flow, lane, self._letting_go.holds, let_go, until_ms)
             if lane.rate_per_s > 0:
                 sources[f"{HELD}{flow.tenant} {flow.campaign} {flow.lane}"] = source
             else:
@@ -259,9 +256,7 @@ class Releases:
 
     def _singles(self, wishes: Wishes, found: Mapping[str, lanes.Lane]) -> dict[str, _Source]:
         return {
-            f"{GRANTS}{tenant} {lane}": _Singles(
-                tenant, found[lane], wish.missing, self._window.piece([found[lane].rate_per_s])
-            )
+            f"{GRANTS}{tenant} {lane}": _Singles(tenant, found[lane], wish.missing)
             for (tenant, lane), wish in wishes.items()
         }
 
@@ -304,6 +299,10 @@ class _Source(Protocol):
     @property
     def fills(self) -> Sequence[lanes.Lane]: ...
 
+    def share(self, window: lanes.Window, share: float) -> None:
+        """Keeps its pieces as small as the window wants them of one who gets this share of its lanes."""
+        ...
+
     def size(self, now_s: float) -> int:
         """Of the next piece; 0 while there is none, or the source's own pace forbids it."""
         ...
@@ -319,8 +318,13 @@ class _Campaign:
     def __init__(self, candidate: Candidate, fills: Sequence[lanes.Lane], parts: HeldParts, pages: _Pages) -> None:
         self.fills = fills
         self.flow = Flow(candidate.request.tenant, candidate.campaign.weight, tuple([lane.name for lane in fills]))
+        self._pace_per_s = candidate.campaign.pace_per_s
         self._parts = parts
         self._pages = pages
+
+    def share(self, window: lanes.Window, share: float) -> None:
+        most = window.piece([lane.rate_per_s for lane in self.fills], share, self._pace_per_s)
+        self._parts.most = self._pages.most = most
 
     def size(self, now_s: float) -> int:
         return self._parts.size(now_s) or self._pages.size(now_s)
@@ -330,14 +334,15 @@ class _Campaign:
 
 
 class _Pages:
-    """The pages of one campaign that were not let go yet. most: recipients of a piece; pace: kept when the campaign
-    has one of its own; is_over: there is none that may go.
+    """The pages of one campaign that were not let go yet. pace: kept when the campaign has one of its own; is_over:
+    there is none that may go. most: recipients of a piece.
     """
+
+    most = 1
 
     def __init__(
         self,
         candidate: Candidate,
-        most: int,
         ahead: ReadAhead,
         on_their_way: OnTheirWay,
         pace: Allowance,
@@ -348,19 +353,18 @@ class _Pages:
         self._ahead = ahead
         self._on_their_way = on_their_way
         self._pace = pace
-        self._most = most
         self._is_over = is_over
 
     def size(self, now_s: float) -> int:
         campaign = self._candidate.campaign
         if self._is_over or (campaign.pace_per_s and self._pace.left(campaign.pace_per_s, now_s) <= 0):
             return 0
-        return self._ahead.size(campaign, self._candidate.request, self._most)
+        return self._ahead.size(campaign, self._candidate.request, self.most)
 
     async def take(self, released: Released, now_s: float) -> int:
         candidate = self._candidate
         campaign, request = candidate.campaign, candidate.request
-        page = await self._ahead.take(campaign, request, self._most)
+        page = await self._ahead.take(campaign, request, self.most)
         if page is None:
             self._is_over = True
             released.at_end.append(candidate)
@@ -377,14 +381,18 @@ class _Pages:
 class _Singles:
     """The bulk singles of a tenant that want to go into a lane. missing: so many; most: of a piece."""
 
-    def __init__(self, tenant: str, lane: lanes.Lane, missing: int, most: int) -> None:
+    most = 1
+
+    def __init__(self, tenant: str, lane: lanes.Lane, missing: int) -> None:
         self.fills = (lane,)
         self.flow = Flow(tenant, 1, (lane.name,))
         self._missing = missing
-        self._most = most
+
+    def share(self, window: lanes.Window, share: float) -> None:
+        self.most = window.piece([self.fills[0].rate_per_s], share)
 
     def size(self, now_s: float) -> int:
-        return min(self._missing, self._most)
+        return min(self._missing, self.most)
 
     async def take(self, size: int, released: Released, now_s: float) -> int:
         (lane,) = self.fills

@@ -64,7 +64,7 @@ async def test_three_campaigns_share_the_pace_by_weight_over_any_ten_seconds(wor
         sent = {name: sum(seconds[name].get(at, 0) for at in window) for name in shares}
         for name, weight in shares.items():
             fair = sum(sent.values()) * weight / sum(shares.values())
-            assert abs(sent[name] - fair) <= 0.1 * fair, f"{begin - first} s: {sent}"
+            assert abs(sent[name] - fair) <= 0.1 * fair, f"from {begin}: {sent}; by second: {seconds}"
 
 
 async def test_two_workers_of_a_lane_together_keep_to_the_providers_rate(world: World) -> None:

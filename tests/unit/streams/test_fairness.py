@@ -94,6 +94,20 @@ def test_what_a_campaign_leaves_goes_to_its_own_tenant_first() -> None:
     assert Counter(let_go(turns, {"a1": flow(1, "a"), "b1": flow(1, "b")}, 100)) == {"a1": 50, "b1": 50}
 
 
+def test_the_share_foretold_is_the_share_that_turns_give() -> None:
+    flows = {"a1": flow(1, "a"), "a2": flow(3, "a"), "b1": flow(5, "b")}
+    turns = Turns({"b": 2.0})
+    shares = turns.shares(flows)
+    assert shares == {"a1": pytest.approx(1 / 12), "a2": pytest.approx(3 / 12), "b1": pytest.approx(8 / 12)}
+    went = Counter(let_go(turns, flows, 1_200))
+    assert {name: count / 1_200 for name, count in went.items()} == pytest.approx(shares, abs=0.002)
+
+
+def test_the_share_of_a_campaign_on_two_channels_is_that_of_the_busier_one() -> None:
+    flows = {"both": flow(lanes=(LANE, "email.bulk")), "mail": flow(3, lanes=("email.bulk",))}
+    assert Turns({}).shares(flows) == {"both": 0.25, "mail": 0.75}
+
+
 def test_a_campaign_on_two_channels_gets_its_share_where_it_meets_others() -> None:
     flows = {"both": flow(lanes=(LANE, "email.bulk")), "push": flow(), "mail": flow(lanes=("email.bulk",))}
     assert Counter(let_go(Turns({}), flows, 300)) == {"both": 100, "push": 100, "mail": 100}

@@ -42,6 +42,22 @@ def test_without_a_provider_there_is_no_room_at_all() -> None:
     assert not lanes.bulk_lane("push.bulk", 0, lying=0, coming=0).has_room(0, 0.0)
 
 
+def test_a_campaign_alone_in_a_lane_goes_in_whole_pages_and_one_of_several_in_small_pieces() -> None:
+    window = lanes.Window()
+    assert window.piece([1_400.0], 1.0) == 250
+    assert window.piece([420.0], 1.0) == 105
+    assert window.piece([420.0, 5_000.0], 1 / 6) == 17, "a fortieth of what ten seconds bring it"
+
+
+def test_of_a_thousand_campaigns_each_has_a_piece_worth_the_work() -> None:
+    assert lanes.Window().piece([1_400.0], 0.001) == 28
+    assert lanes.Window().piece([2.0], 0.001) == 1
+
+
+def test_a_campaign_with_a_pace_of_its_own_goes_in_pieces_of_a_quarter_of_a_second_of_it() -> None:
+    assert lanes.Window().piece([1_400.0], 1.0, 40.0) == 10
+
+
 RATES = dict.fromkeys(Channel, 100.0)
 ALL = frozenset(Channel)
 

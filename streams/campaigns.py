@@ -244,9 +244,13 @@ class Campaigns:
         self._touched |= {campaign.key for campaign in campaigns}
         self._overwritten |= overwritten
 
+    def moved(self, campaign: Campaign, cursor: CampaignCursor) -> None:
+        """This cursor is in the log. Of a leader that was deposed meanwhile it changes nothing, as when it is read."""
+        self._take_cursor(campaign, cursor)
+
     def told(self, campaign: Campaign, state: CampaignState) -> None:
-        """This state is in the log."""
-        campaign.state = state
+        """This state is in the log, likewise."""
+        self._take_state(campaign, state)
         self._sort(campaign)
 
     def forget_old(self, now_ms: int) -> None:
@@ -301,22 +305,28 @@ class Campaigns:
     def _cursor(self, raw: bytes) -> Campaign:
         cursor = codec.decode(raw, CampaignCursor)
         campaign = self._of(cursor.tenant, cursor.campaign_id)
+        self._take_cursor(campaign, cursor)
+        return campaign
+
+    def _take_cursor(self, campaign: Campaign, cursor: CampaignCursor) -> None:
         known = campaign.cursor
         if known is None or _place(cursor) >= _place(known):
             campaign.cursor = cursor
         elif cursor.epoch < known.epoch:
             self._overwritten.add(campaign.key)
-        return campaign
 
     def _state(self, raw: bytes) -> Campaign:
         found = codec.decode(raw, CampaignState)
         campaign = self._of(found.tenant, found.campaign_id)
+        self._take_state(campaign, found)
+        return campaign
+
+    def _take_state(self, campaign: Campaign, found: CampaignState) -> None:
         known = campaign.state
         if known is None or (found.epoch, found.version) >= (known.epoch, known.version):
             campaign.state = _latched(known, found)
         elif found.epoch < known.epoch:
             self._overwritten.add(campaign.key)
-        return campaign
 
 
 def _place(cursor: CampaignCursor) -> tuple[int, int, int]:

@@ -208,7 +208,7 @@ class Dispatch:
         )
         moved = replace(cursors.ended(cursor, shares), epoch=epoch, at_ms=self._clock.now_ms())
         await self._publisher.publish([self._cursor_record(moved)])
-        campaign.cursor = moved
+        self._campaigns.moved(campaign, moved)
 
     def _ends(
         self, request: CampaignRequested, page: int, users: Iterable[tuple[int, str]], end: End
@@ -224,7 +224,7 @@ class Dispatch:
         moved = {key: replace(cursor, epoch=epoch, at_ms=now_ms) for key, cursor in moved.items()}
         await self._publisher.publish([self._cursor_record(cursor) for cursor in moved.values()])
         for campaign, _, _ in gone:
-            campaign.cursor = moved[campaign.key]
+            self._campaigns.moved(campaign, moved[campaign.key])
 
     async def _tell(self, epoch: int, now_ms: int) -> None:
         """Publishes the state of campaigns that changed, and of each running one every second.

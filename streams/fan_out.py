@@ -3,8 +3,8 @@
 `streams/agents.py` feeds it pages and acks them in order once `expand` has returned. A page expanded twice gives
 the same records: ids follow from campaign, page and position, and the plan that was made first stays. Who is due later
 by the local time of the campaign, or has quiet hours, waits in hold as a part of the page (`streams/page_waits.py`),
-without any plan. Of a cancelled campaign nobody gets a plan any more: a page that a deposed leader let go after its
-successor had ended it ends the same once more, and what was said to have ended stays so.
+without any plan. Of a cancelled campaign, or an expired page, nobody gets a plan any more: a page that a deposed leader
+let go after its successor had ended it ends the same once more, and what was said to have ended stays so.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ class FanOut:
         if policy is None:
             outgoing = self._ended(page, _due(page), EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms)
         elif page.expires_at_ms <= now_ms:
-            outgoing = self._ended(page, _due(page), EventKind.EXPIRED, Reason.EXPIRED, now_ms)
+            outgoing = await self._stopped(page, policy, EventKind.EXPIRED, Reason.EXPIRED, now_ms, headers)
         elif self._order(page.tenant, page.campaign_id) is CampaignOrder.CANCELLED:
-            outgoing = await self._cancelled(page, policy, now_ms, headers)
+            stop = EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED
+            outgoing = await self._stopped(page, policy, *stop, now_ms, headers)
         else:
             outgoing = await self._planned(await self._still_due(page, now_ms), policy, now_ms, headers)
         await self._publisher.publish(outgoing)
@@ -111,8 +112,8 @@ class FanOut:
             return replace(page, slots=(), recipients=())
         return replace(page, slots=slots, released_at_ms=now_ms)
 
-    async def _cancelled(
-        self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
+    async def _stopped(
+        self, page: ReleasedPage, policy: TemplatePolicy, kind: EventKind, reason: Reason, now_ms: int, headers: Headers
     ) -> list[Outgoing]:
         """Who has a plan already keeps it, since the lanes may have a part of it; nobody else gets one."""
         places, _ = _places(page)
@@ -124,7 +125,7 @@ class FanOut:
         known = await trusted(self._trips, self._epoch, ask)
         kept = [place for place, plan in zip(places, known, strict=True) if plan is not None]
         ended = sorted({*_due(page)}.difference(place.slot for place in kept))
-        outgoing = self._ended(page, ended, EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED, now_ms)
+        outgoing = self._ended(page, ended, kind, reason, now_ms)
         if kept:
             outgoing += await self._due_now(page, policy, kept, await self._profiles_of(page, kept), now_ms, headers)
         return outgoing

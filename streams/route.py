@@ -153,7 +153,7 @@ class Route:
             await self._fix_plans()
             timed = await self._timed(singles, answer, now_ms)
             left = [one.single for one in timed]
-            planned = await self._plans(timed, now_ms) if timed else []
+            planned = await self._plans(timed, answer, now_ms) if timed else []
             self._snapshots.answered()
             return planned
         except StoreDown:
@@ -200,8 +200,6 @@ class Route:
         policy = self._policies[event.template]
         if policy.priority(event.priority) is not entry.priority:
             return self._moved(record, event, address)
-        if event.expires_at_ms <= now_ms:
-            return Done(events=(single_records.end(event, address, EventKind.EXPIRED, Reason.EXPIRED, now_ms),))
         return Single(record, event, address, policy, keys.single_intent(event.tenant, event.event_id))
 
     def _refused(
@@ -233,17 +231,16 @@ class Route:
             start = starts.start(event, profile, self._doors.zones.get(event.tenant, DEFAULT_ZONE))
             if start.due_ms > now_ms and start.due_ms >= event.expires_at_ms:
                 text = "its start comes after its expiry in the user's time zone"
-                ended = single_records.end(event, single.address, EventKind.EXPIRED, Reason.EXPIRED, now_ms, text)
-                answer(single.record, Done(events=(ended,)))
+                answer(single.record, self._expired(single, now_ms, text))
             elif now_ms < start.due_ms <= now_ms + self._options.hold_above_ms:
                 answer(single.record, Defer(start.due_ms))
             else:
                 timed.append(_Timed(single, profile, start))
         return timed
 
-    async def _plans(self, timed: Sequence[_Timed], now_ms: int) -> list[_Planned]:
+    async def _plans(self, timed: Sequence[_Timed], answer: AnswerTo, now_ms: int) -> list[_Planned]:
         """The plan that holds for each. The cancel flag is read after the plan is there: whoever sets it later finds
-        the plan.
+        the plan. Who has expired gets none any more, but keeps the one it had: that may have been sent.
         """
         own = [self._plan(one) for one in timed]
         offered = [planning.pack(plan, one.single.address) for one, plan in zip(timed, own, strict=True)]
@@ -254,17 +251,29 @@ class Route:
         def ask_plans(trip: Trip) -> None:
             for (single, _, start), packed in zip(timed, offered, strict=True):
                 who = (single.event.tenant, single.event.user_id, single.intent)
-                plans.ask(trip, *who, packed, max(0, start.due_ms - now_ms))
+                if single.has_expired(now_ms):
+                    plans.ask_known(trip, *who)
+                else:
+                    plans.ask(trip, *who, packed, max(0, start.due_ms - now_ms))
                 trip.execute_command("EXISTS", keys.redis_cancel(*who))
             self._ask_barred(trip, timed, asked)
 
         replies = await trusted(self._trips, self._epoch, ask_plans)
         barred = self._barred(asked, replies[2 * len(timed) :])
+        planned = []
         pairs = zip(timed, offered, replies[: 2 * len(timed) : 2], replies[1 : 2 * len(timed) : 2], barred, strict=True)
-        return [
-            self._fixed(one, planning.unpack(plans.read(held, packed)), bool(flag), causes, now_ms)
-            for one, packed, held, flag, causes in pairs
-        ]
+        for one, packed, held, flag, causes in pairs:
+            if held is None and one.single.has_expired(now_ms):
+                answer(one.single.record, self._expired(one.single, now_ms))
+            else:
+                found = planning.unpack(plans.read(held, packed))
+                planned.append(self._fixed(one, found, bool(flag), causes, now_ms))
+        return planned
+
+    def _expired(self, single: Single, now_ms: int, text: str = "") -> Done:
+        """It was never planned."""
+        end = single_records.end(single.event, single.address, EventKind.EXPIRED, Reason.EXPIRED, now_ms, text)
+        return Done(events=(end,))
 
     def _fixed(
         self,
@@ -307,7 +316,9 @@ class Route:
         asking = {
             singles_queue.place(one.single.record): self._flows(one)
             for one in planned
-            if one.owner == one.single.address and not one.is_cancelled and one.start.due_ms <= now_ms
+            if one.owner == one.single.address
+            and not (one.is_cancelled or one.single.has_expired(now_ms))
+            and one.start.due_ms <= now_ms
         }
         return {where: flows for where, flows in asking.items() if flows}
 
@@ -339,7 +350,9 @@ class Route:
                 events=(single_records.end(event, address, EventKind.SUPPRESSED, Reason.DUPLICATE_OF, now_ms, other),)
             )
         if planned.is_cancelled:
-            return single_records.cancelled(single, plan, now_ms)
+            return single_records.stopped(single, plan, EventKind.CANCELLED, Reason.CANCELLED_BY_CALLER, now_ms)
+        if single.has_expired(now_ms):
+            return single_records.stopped(single, plan, EventKind.EXPIRED, Reason.EXPIRED, now_ms)
         if waiting and (recall := waiting.get(singles_queue.place(single.record))) is not None:
             return Defer(min(event.expires_at_ms, now_ms + self._options.look_again_ms), recall)
         metrics.ROUTED.labels(single.policy.priority(event.priority)).inc()

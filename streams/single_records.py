@@ -35,6 +35,9 @@ class Single:
     policy: TemplatePolicy
     intent: str
 
+    def has_expired(self, now_ms: int) -> bool:
+        return self.event.expires_at_ms <= now_ms
+
     @property
     def headers(self) -> Headers:
         """Those that go on with it."""
@@ -70,9 +73,9 @@ def in_hold(topics: Topics, single: Single, plan: Plan, start: Start, now_ms: in
     return Done(tuple(outgoing), tuple(_told(single, plan, waits, now_ms)))
 
 
-def cancelled(single: Single, plan: Plan, now_ms: int) -> Done:
-    """Its caller cancelled it before any of it went anywhere."""
-    ends = StatusEvent(0, EventKind.CANCELLED, now_ms, reason=Reason.CANCELLED_BY_CALLER)
+def stopped(single: Single, plan: Plan, kind: EventKind, reason: Reason, now_ms: int) -> Done:
+    """It goes nowhere any more. What of it went before, unknown to this process, is not undone by that."""
+    ends = StatusEvent(0, kind, now_ms, reason=reason)
     return Done(events=tuple(_told(single, plan, ends, now_ms)))
 
 

@@ -104,7 +104,7 @@ class Snapshots:
     def alone(self, single: Single, now_ms: int) -> Alone | None:
         """How it goes out while Redis is away; None when it waits."""
         event = single.event
-        if not may_go_alone(single) or event.send_at_ms or event.send_at_local:
+        if not may_go_alone(single) or event.send_at_ms or event.send_at_local or single.has_expired(now_ms):
             return None
         known = self._people.get((event.tenant, event.user_id))
         is_known = known is not None and now_ms - known.at_ms < self._options.fresh_ms

@@ -38,7 +38,7 @@ from tests.doubles.stores import MemoryReads
 RATE = 1_000.0
 """Of every provider; bulk may have 700 of it, so a lane takes 14 pages of 250."""
 ALL = frozenset(Channel)
-WHOLE_PAGES = Window(piece_s=60)
+WHOLE_PAGES = Window(piece_s=600)
 EPOCH = "0a1b2c3d"
 """Of both entry topics."""
 MEMORY = Epoch()

@@ -40,7 +40,7 @@ from tests.doubles.drops import Dropped
 from tests.doubles.stores import MemoryReads
 
 RATE_PER_S = 400.0
-WHOLE_PAGES = Window(piece_s=60)
+WHOLE_PAGES = Window(piece_s=600)
 POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.INAPP,))}
 IDS = keys.Ids(b"a secret of the tests")
 

@@ -91,6 +91,16 @@ async def test_a_page_past_its_expiry_ends_as_expired_and_sends_nothing(world: W
     assert [(e.kind, e.user_id) for e in world.events()] == [(EventKind.EXPIRED, "ann")]
 
 
+async def test_who_was_planned_before_a_page_expired_keeps_the_plan(world: World) -> None:
+    """A part of it may be on its way, and its row may not have been told yet."""
+    for name in ("ann", "bob"):
+        await world.knows(name, f"{name}@example.org")
+    await world.fan_out.expand(page("ann"))
+    await world.fan_out.expand(page("ann", "bob", expires_at_ms=START_MS))
+    assert [(d.user_id, d.expires_at_ms <= START_MS) for d in world.deliveries()] == [("ann", False), ("ann", True)]
+    assert [e.user_id for e in world.events() if e.kind is EventKind.EXPIRED] == ["bob"]
+
+
 async def test_a_page_let_go_by_a_deposed_leader_after_the_cancel_plans_nobody_who_had_no_plan_before(
     world: World,
 ) -> None:

@@ -121,6 +121,18 @@ async def test_what_expired_on_the_way_is_not_sent(world: World) -> None:
     assert [event.kind for event in events(done)] == [EventKind.EXPIRED]
 
 
+async def test_what_expires_after_it_went_out_and_before_its_row_was_told_keeps_its_plan(world: World) -> None:
+    """Its worker died between the two, and the request is read again."""
+    await world.done(record(request()))
+    world.clock.advance(60_000)
+    again = await world.done(record(request()))
+    assert again.publish == ()
+    told = {(event.kind, event.delivery) for event in events(again)}
+    assert (EventKind.PLANNED, "") in told
+    assert (EventKind.EXPIRED, "email") in told, "which a call that was made outdoes"
+    assert (EventKind.EXPIRED, "") not in told
+
+
 async def test_an_emptied_redis_routes_nothing(world: World) -> None:
     await world.redis.delete(keys.REDIS_EPOCH)
     with pytest.raises(StoreDown):

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schemas import codec, keys
-from schemas.messages import CampaignControl, CampaignOrder, CampaignStatus, Channel, EventKind, StatusEvent
+from schemas.messages import (
+    CampaignControl,
+    CampaignCursor,
+    CampaignOrder,
+    CampaignState,
+    CampaignStatus,
+    Channel,
+    EventKind,
+    StatusEvent,
+)
 from schemas.policies import MessageClass, TemplatePolicy
-from schemas.records import Outgoing
+from schemas.records import Outgoing, Placed
 from streams.dispatch import Dispatch
 from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import CampaignRoad
@@ -128,6 +138,32 @@ async def test_a_paused_campaign_lets_nothing_go_and_expires_all_the_same(road: 
     state = road.campaign("spring")
     assert (state.status, state.outcomes) == (CampaignStatus.EXPIRED, {"expired": 500})
     assert state.finished_at is not None
+
+
+async def test_a_leader_deposed_between_a_page_and_its_cursor_knows_what_was_done_since_when_it_leads_again(
+    road: CampaignRoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await accepted.accept(road.log, TOPICS, "spring", SIZE)
+    first, second = await road.leader(), await road.leader(epoch=2)
+    publish = road.log.publish
+
+    async def held_up(outgoing: Sequence[Outgoing]) -> list[Placed]:
+        placed = await publish(outgoing)
+        if any(record.topic == TOPICS.pages for record in outgoing):
+            monkeypatch.setattr(road.log, "publish", publish)
+            await order(road, CampaignOrder.CANCELLED)
+            await road.settle(second, epoch=2)
+        return placed
+
+    monkeypatch.setattr(road.log, "publish", held_up)
+    await first.look(1)
+    cursors = [codec.decode(record.value, CampaignCursor) for record in road.log.records(TOPICS.cursor)]
+    assert [cursor.epoch for cursor in cursors[-2:]] == [2, 1], "it wrote over the newer one"
+    for _ in range(3):
+        await first.look(3)
+    cursor = codec.decode(road.log.records(TOPICS.cursor)[-1].value, CampaignCursor)
+    assert cursor.released == SIZE
+    assert codec.decode(road.log.records(TOPICS.campaign_state)[-1].value, CampaignState).released == SIZE
 
 
 async def test_what_is_resumed_goes_on_where_it_was_paused(road: CampaignRoad) -> None:

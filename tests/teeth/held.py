@@ -9,6 +9,16 @@ _RELEASE = "tests/unit/streams/test_held_release.py::"
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
+        name="takes its own cursor for the newest after it was deposed",
+        promise=7,
+        file="streams/dispatch.py",
+        old="            self._campaigns.moved(campaign, moved[campaign.key])",
+        new="            campaign.cursor = moved[campaign.key]",
+        test="tests/unit/streams/test_campaign_stops.py::"
+        "test_a_leader_deposed_between_a_page_and_its_cursor_knows_what_was_done_since_when_it_leads_again",
+        suffers="A leader that slept, and leads again, lets pages of an ended campaign go once more.",
+    ),
+    Patch(
         name="leaves the hop out of a hold id",
         promise=1,
         file="schemas/keys.py",

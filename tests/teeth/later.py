@@ -10,6 +10,16 @@ _EVENTS = "tests/unit/producers/test_check_event.py::"
 
 PATCHES = (
     Patch(
+        name="ends what expired without asking whether it had gone out",
+        promise=7,
+        file="streams/route.py",
+        old="            if held is None and one.single.has_expired(now_ms):",
+        new="            if one.single.has_expired(now_ms):",
+        test="tests/integration/streams/test_route.py::"
+        "test_what_expires_after_it_went_out_and_before_its_row_was_told_keeps_its_plan",
+        suffers="A message that was sent just before a worker died is told as expired for ever.",
+    ),
+    Patch(
         name="sends a scheduled message at once",
         promise=3,
         file="streams/route.py",

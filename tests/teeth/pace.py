@@ -48,6 +48,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="By SMS one campaign has the line for half a minute at a time, and no weight is kept.",
     ),
     Patch(
+        name="lets each of many campaigns go in pieces as large as one that is alone",
+        promise=5,
+        file="streams/lanes.py",
+        old="        seconds = max(self.piece_s * share, self.least_piece_s)",
+        new="        seconds = self.piece_s",
+        test="tests/unit/streams/test_lanes.py::"
+        "test_a_campaign_alone_in_a_lane_goes_in_whole_pages_and_one_of_several_in_small_pieces",
+        suffers="The smallest of three campaigns gets a tenth more or less than its share in any ten seconds.",
+    ),
+    Patch(
         name="does not count what waits in tiers",
         promise=5,
         file="streams/backlog.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -38,8 +38,11 @@ class Commits:
         self.marks: queue.SimpleQueue[Mark] = queue.SimpleQueue()
 
     def progress(self, consumer: Any, trackers: Iterable[Tracker]) -> None:
-        """Commits what moved, without waiting for the answer; after a failure once more."""
-        moved = [tracker for tracker in trackers if self._again or tracker.watermark > tracker.committed]
+        """Commits what moved, without waiting for the answer; after a failure once more.
+
+        Not where a record is named in the metadata: the word that takes its name away commits it as well.
+        """
+        moved = [t for t in trackers if not t.is_named and (self._again or t.watermark > t.committed)]
         if not moved:
             return
         if self._gap is not None:
@@ -63,11 +66,17 @@ class Commits:
             self._gap("before_commit")
         self._now(consumer, [(tracker, starts.CLEAN) for tracker in trackers])
 
-    def serve_marks(self, consumer: Any) -> None:
-        """Writes each wanted mark into the metadata and tells who waits for it."""
+    def serve_marks(self, consumer: Any, trackers: Collection[Tracker]) -> None:
+        """Writes each wanted mark into the metadata and tells who waits for it.
+
+        Before a record is named all else is committed: who dies of that has not died of the record.
+        """
         while not self.marks.empty():
             tracker, offset, marked = self.marks.get()
             if tracker.alive:
+                if offset is not None:
+                    self.progress(consumer, trackers)
+                tracker.is_named = offset is not None
                 word = starts.running(tracker.starts) if offset is None else starts.alone(tracker.starts, offset)
                 self._now(consumer, [(tracker, word)])
             self._tell(_resolve, marked)

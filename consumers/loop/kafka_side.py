@@ -123,7 +123,7 @@ class KafkaSide:
         commit_at = look_at = self._clock.steady_s()
         while not self._stopping.is_set():
             now = self.last_turn_s = self._clock.steady_s()
-            self._commits.serve_marks(self._consumer)
+            self._commits.serve_marks(self._consumer, self._trackers.values())
             if self._pressure.steer(self._consumer, self._trackers.values(), now):
                 self._pressure.wait_for_room()
             else:
@@ -222,7 +222,7 @@ class KafkaSide:
         deadline_s = self._clock.steady_s() + within_s
         while self._clock.steady_s() < deadline_s:
             # A record in hand alone waits for its mark before it can be finished.
-            self._commits.serve_marks(self._consumer)
+            self._commits.serve_marks(self._consumer, self._trackers.values())
             try:
                 drained.result(DRAIN_TURN_S)
                 break

@@ -32,6 +32,7 @@ class Tracker:
         "handed_bytes",
         "handed_to",
         "in_hand",
+        "is_named",
         "next_offset",
         "partition",
         "pause_cause",
@@ -70,6 +71,8 @@ class Tracker:
         self.handed_bytes = 0
         self.handed_to = start
         self.committed = start
+        self.is_named = False
+        """Whether the metadata name a record of it that is in hand alone."""
         self.end = start
         self.pause_cause = ""
         self._open: deque[tuple[int, int]] = deque()

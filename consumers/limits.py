@@ -86,8 +86,10 @@ class Pocket:
         priority: Priority,
         worker: str,
         options: LimitOptions,
+        lane: str = "-",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """lane: of workers of one lane that who has the earliest record goes first."""
         if rate.per_s <= 0 or rate.burst < LEAST_BURST:
             raise Misconfigured(f"provider {provider}: rate_per_s must be above 0 and burst at least {LEAST_BURST}")
         self._trips = trips
@@ -96,6 +98,7 @@ class Pocket:
         self._labels = (provider, str(priority))
         self._rate = rate
         self._asker = f"{worker}/{priority}"
+        self._lane = lane
         self._priority = priority
         self._options = options
         self._sleep = sleep
@@ -113,15 +116,15 @@ class Pocket:
         except TimeoutError:
             return self._none()
         try:
-            return await self._wait_for_some(wanted, give_up_s)
+            return await self._wait_for_some(wanted, give_up_s, rank)
         finally:
             self._turn.pass_on()
 
-    async def _wait_for_some(self, wanted: int, give_up_s: float) -> list[Token]:
+    async def _wait_for_some(self, wanted: int, give_up_s: float, rank: int) -> list[Token]:
         """All that are wanted if the pocket holds them; else what there is after one more question."""
         tokens = self._from_pocket(wanted)
         while len(tokens) < wanted:
-            again_ms = await self._refill(wanted - len(tokens))
+            again_ms = await self._refill(wanted - len(tokens), rank)
             tokens += self._from_pocket(wanted - len(tokens))
             if tokens:
                 break
@@ -164,16 +167,16 @@ class Pocket:
                 metrics.TOKENS_RETURNED.labels(*self._labels).inc(dead.free)
                 self._appetite = max(1, self._appetite // 2)
 
-    async def _refill(self, wanted: int) -> int:
+    async def _refill(self, wanted: int, rank: int) -> int:
         """Asks for more; returns after how many ms to ask again, 0 when tokens came."""
         ask = min(max(wanted, self._appetite), MOST_AT_ONCE)
-        granted, again_ms = await self._ask(ask)
+        granted, again_ms = await self._ask(ask, rank)
         if granted:
             self._appetite = min(2 * granted, MOST_AT_ONCE)
             metrics.TOKENS.labels(*self._labels).inc(granted)
         return again_ms
 
-    async def _ask(self, wanted: int) -> tuple[int, int]:
+    async def _ask(self, wanted: int, rank: int = 0) -> tuple[int, int]:
         """(tokens granted, ms until the next try). Their life begins before the server counts it: never longer."""
         self._drop_dead()
         expires_s = self._clock.steady_s() + self._options.token_life_s
@@ -182,7 +185,7 @@ class Pocket:
         held = sum(grant.held for grant in self._grants)
         amounts = (held, wanted, self._rate.per_s, self._rate.burst)
         life_ms = int(self._options.token_life_s * 1000)
-        words = (self._asker, str(self._priority), *amounts, self._options.reserved, life_ms)
+        words = (self._asker, str(self._priority), *amounts, self._options.reserved, life_ms, self._lane, rank)
         trip.run(TAKE, (self._key,), *words)
         (reply,) = await trip.execute()
         if isinstance(reply, Exception):

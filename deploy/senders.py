@@ -122,7 +122,7 @@ async def _worker(
     made = {name: make(ground, name, publisher) for name in providers_of(settings, channel)}
     for provider in made.values():
         ground.stack.push_async_callback(provider.close)
-    seats = [_seat(ground, trips, provider, priority) for provider in made.values()]
+    seats = [_seat(ground, trips, provider, channel, priority) for provider in made.values()]
     controls = Controls()
     await controls.load(ground.tails(), ground.topics)
     stores = Stores(
@@ -203,10 +203,11 @@ def _inquiries(ground: Ground, name: str, given: sections.Provider) -> Inquiries
     return Inquiries(name, api, pocket, ground.clock)
 
 
-def _seat(ground: Ground, trips: Trips, provider: Provider, priority: Priority) -> Seat:
+def _seat(ground: Ground, trips: Trips, provider: Provider, channel: Channel, priority: Priority) -> Seat:
     name = provider.name
     options = LimitOptions(reserved=1 - ground.settings.sending.bulk_share)
-    pocket = Pocket(trips, ground.clock, name, rate_of(ground.settings, name), priority, ground.instance, options)
+    rate = rate_of(ground.settings, name)
+    pocket = Pocket(trips, ground.clock, name, rate, priority, ground.instance, options, channel)
     places = INAPP_PLACES if name == INAPP else ground.settings.providers[name].concurrency
     return Seat(provider, Breaker(name, _breaker(ground.settings, name)), Throttle(name), pocket, places)
 

@@ -59,7 +59,8 @@ def tokens(rng: random.Random) -> Command:
     """Three workers of one provider ask for, hold and give back tokens."""
     worker = rng.choice(("a/bulk", "b/bulk", "c/transactional"))
     held, wanted = rng.choice((0, 0, 1, 3)), rng.choice((0, 1, 2, 10, 60))
-    return limits.TAKE, (worker, worker[2:], held, wanted, 40.0, 20, 0.3, 200)
+    lane, rank = rng.choice(("push", "push", "sms")), 1_000_000 + rng.choice((0, 15, 30, 500))
+    return limits.TAKE, (worker, worker[2:], held, wanted, 40.0, 20, 0.3, 200, lane, rank)
 
 
 def throttled(rng: random.Random) -> Command:

@@ -20,6 +20,7 @@ from tests.doubles.memory_trips import RUN_ID
 Key = str | bytes
 FORGOTTEN_MS = 1_000
 CHUNK_S = 0.02
+EARLIER_MS, ASKS_MS = 20, 100
 
 
 class MemoryRedis:
@@ -131,6 +132,8 @@ class MemoryRedis:
         burst: int,
         reserved: float,
         life: int,
+        lane: str,
+        rank: int,
     ) -> list[int]:
         now_ms, half, is_bulk = self._clock.now_ms(), burst / 2, kind == "bulk"
         found = self._hash(key)
@@ -149,18 +152,20 @@ class MemoryRedis:
         share = max(1, math.floor(room / workers))
         space = min(share - held, room - others_of_kind - held, half - others - held)
         least = max(1, math.floor(min(wanted, share / 2, own_rate * CHUNK_S))) if is_bulk else 1
+        is_behind = is_bulk and tokens < half / 2 and self._earlier_asked(found, worker, kind, lane, rank, now_ms)
         grant = wait = 0
         if wanted > 0:
-            if tokens >= least and space >= least:
+            if tokens >= least and space >= least and not is_behind:
                 grant = math.floor(min(wanted, tokens, space))
             else:
                 wait = max(1, math.ceil((least - tokens) / own_rate * 1000))
                 wait += math.ceil((filled_us - now_ms * 1000) / 1000)
-                wait = max(wait, 5) if space < least else wait
+                wait = max(wait, 5) if space < least or is_behind else wait
         found[b"a"] = b"%.6f" % (everything - grant)
         found[b"b"] = b"%.6f" % (bulk - grant if is_bulk else bulk)
         found[b"t"] = b"%d" % filled_us
-        found[b"w:" + worker.encode()] = b"%b %d %d %d" % (kind.encode(), held + grant, now_ms + life, now_ms)
+        who = kind.encode(), held + grant, now_ms + life, now_ms, lane.encode(), rank if wanted > 0 else 0
+        found[b"w:" + worker.encode()] = b"%b %d %d %d %b %d" % who
         self._pexpire(key, 60_000 + (filled_us - now_ms * 1000) // 1000)
         return [grant, wait]
 
@@ -171,7 +176,7 @@ class MemoryRedis:
         for name, value in list(found.items()):
             if not name.startswith(b"w:") or name == own:
                 continue
-            its_kind, its_held, dies, asked = value.split()
+            its_kind, its_held, dies, asked, *_ = value.split()
             if int(asked) + FORGOTTEN_MS < now_ms:
                 del found[name]
                 continue
@@ -180,6 +185,17 @@ class MemoryRedis:
             if its_kind == kind.encode():
                 workers, others_of_kind = workers + 1, others_of_kind + alive
         return workers, others, others_of_kind
+
+    def _earlier_asked(
+        self, found: dict[bytes, bytes], worker: str, kind: str, lane: str, rank: int, now_ms: int
+    ) -> bool:
+        for name, value in found.items():
+            if name.startswith(b"w:") and name != b"w:" + worker.encode():
+                its_kind, _, _, asked, its_lane, its_rank = value.split()
+                is_like = (its_kind, its_lane) == (kind.encode(), lane.encode()) and int(asked) + ASKS_MS > now_ms
+                if is_like and 0 < int(its_rank) < rank - EARLIER_MS:
+                    return True
+        return False
 
     # consumers/throttles_note.lua
 

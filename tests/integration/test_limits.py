@@ -161,3 +161,41 @@ async def test_one_worker_keeps_a_fast_provider_busy_with_few_questions(redis: R
     asked = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"] - before
     assert len(crew.calls[Priority.BULK]) >= 0.9 * 0.7 * 5000 * RUN_S
     assert asked / RUN_S < 200
+
+
+async def in_turn(redis: Redis, lanes: tuple[str, str], run_s: tuple[float, float]) -> tuple[int, int]:
+    """What two workers call, at 1,000 a second for bulk, of whom the first has what was written much earlier."""
+    trips, provider, options = RedisTrips(redis, "limits"), uuid.uuid4().hex, limits.LimitOptions()
+
+    async def worker(name: str, lane: str, written_ms: int, until_s: float) -> int:
+        clock, called = SystemClock(), 0
+        rate = limits.Rate(1_000 / 0.7, 140)
+        pocket = limits.Pocket(trips, clock, provider, rate, Priority.BULK, name, options, lane)
+        while clock.steady_s() < until_s:
+            tokens = await pocket.take(20, wait_s=0.2, rank=written_ms)
+            called += sum(pocket.spend(token) for token in tokens)
+        await pocket.close()
+        return called
+
+    began_s = SystemClock().steady_s()
+    return await asyncio.gather(
+        worker("a", lanes[0], 1_000, began_s + run_s[0]), worker("b", lanes[1], 2_000, began_s + run_s[1])
+    )
+
+
+async def test_of_the_workers_of_a_lane_who_has_the_earliest_record_goes_first_and_nothing_is_lost_by_it(
+    redis: Redis,
+) -> None:
+    early, late = await in_turn(redis, ("push", "push"), (1.5, 1.5))
+    assert late < 0.2 * early
+    assert early + late >= 0.9 * 1_000 * 1.5
+
+
+async def test_a_worker_whose_earlier_records_are_done_keeps_nobody_waiting(redis: Redis) -> None:
+    early, late = await in_turn(redis, ("push", "push"), (0.5, 1.5))
+    assert early + late >= 0.9 * 1_000 * 1.5 and late > 0.8 * 1_000
+
+
+async def test_what_lies_long_in_one_lane_does_not_hold_up_another_lane_of_its_provider(redis: Redis) -> None:
+    early, late = await in_turn(redis, ("push", "sms"), (1.5, 1.5))
+    assert late > 0.5 * early

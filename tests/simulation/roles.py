@@ -300,7 +300,8 @@ async def work(ground: Ground, channel: Channel, priority: Priority) -> None:
 
 def _worker(ground: Ground, channel: Channel, priority: Priority, controls: Controls) -> LaneWorker:
     site, vendor, bulk = ground.site, ground.site.vendors[channel], priority is Priority.BULK
-    pocket = Pocket(ground.trips, ground.clock, vendor.name, vendor.rate, priority, ground.process.name, LIMITS)
+    name, rate = ground.process.name, vendor.rate
+    pocket = Pocket(ground.trips, ground.clock, vendor.name, rate, priority, name, LIMITS, channel)
     profiles, barred = ground.profiles, ground.suppressions
     stores = Stores(ground.trips, ground.epoch, site.claims, profiles, barred, site.fallbacks, site.caps, site.marks)
     judge = OutcomeJudge(ground.clock, ground.rng, RetryBudget(), LADDER)

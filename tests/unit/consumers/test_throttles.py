@@ -37,7 +37,7 @@ class Provider:
 
     def take(self, worker: str, kind: str, wanted: int) -> int:
         """Tokens for calls made at once: none is held on."""
-        words = (f"{worker}/{kind}", kind, 0, wanted, RATE, BURST, RESERVED, LIFE_MS)
+        words = (f"{worker}/{kind}", kind, 0, wanted, RATE, BURST, RESERVED, LIFE_MS, "email", 0)
         count, _ = self.redis.run(limits.TAKE, (keys.redis_bucket("gateway"),), *words)
         self.granted.append((self.clock.now_ms(), count))
         return int(count)

@@ -58,8 +58,11 @@ class KafkaLogReader:
         self, kafka: Mapping[str, str], options: LogReaderOptions | None = None, clock: Clock | None = None
     ) -> None:
         self._options = options or LogReaderOptions()
+        clock = clock or SystemClock()
         self._threads = ThreadPoolExecutor(self._options.readers, thread_name_prefix="log-reader")
-        self._idle = [_Cursor(kafka, self._options, clock or SystemClock()) for _ in range(self._options.readers)]
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="log-asker")
+        self._asker = _Asker(kafka, self._options, clock)
+        self._idle = [_Cursor(kafka, self._options, clock, self._asker) for _ in range(self._options.readers)]
         self._all = tuple(self._idle)
         self._free = asyncio.Semaphore(self._options.readers)
 
@@ -78,27 +81,33 @@ class KafkaLogReader:
                 yield record
 
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        return await self._with_cursor(None, lambda cursor: cursor.offsets(topic, partition))
+        return await self._ask(self._asker.offsets, topic, partition)
 
     async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset written at this moment or later; the end when none was. Raises Transient."""
-        return await self._with_cursor(None, lambda cursor: cursor.offset_at(topic, partition, at_ms))
+        return await self._ask(self._asker.offset_at, topic, partition, at_ms)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
+        for threads in (self._threads, self._asking):
+            await asyncio.to_thread(threads.shutdown)
         for cursor in self._all:
             await asyncio.to_thread(cursor.close)
+        await asyncio.to_thread(self._asker.close)
+
+    async def _ask(self, question: Callable[..., T], *about: Any) -> T:
+        """A caller who goes away does not wait; the question is put all the same."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._asking, question, *about))
 
     async def _fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
         return await self._with_cursor(place, lambda cursor: cursor.fetch(place, last, most))
 
-    async def _with_cursor(self, place: Place | None, work: Callable[[_Cursor], T]) -> T:
+    async def _with_cursor(self, place: Place, work: Callable[[_Cursor], T]) -> T:
         """Runs work in a thread with an idle cursor: the one standing at this place, else the longest idle one.
 
         A caller who goes away does not wait: the cursor is free again when its thread has let go of it.
         """
         await self._free.acquire()
-        cursor = next((c for c in self._idle if place is not None and c.at == place), self._idle[0])
+        cursor = next((c for c in self._idle if c.at == place), self._idle[0])
         self._idle.remove(cursor)
         work_done = asyncio.get_running_loop().run_in_executor(self._threads, work, cursor)
         work_done.add_done_callback(lambda _: self._give_back(cursor))
@@ -113,14 +122,56 @@ Place = tuple[str, int, int]
 """Topic, partition, offset."""
 
 
+class _Asker:
+    """Asks for offsets by a client that reads nothing: on a reader's connection each answer would wait behind a fetch,
+    a tenth of a second where nothing comes. Used by several threads.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock) -> None:
+        self._timeout_s = options.timeout_s
+        self._clock = clock
+        self._consumer = Consumer(_settings(kafka, options))
+        self._one_at_a_time = threading.Lock()
+        self._never = threading.Event()
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        """Asked again while the partition changes its leader, or has none yet because it is new."""
+        until_s = self._clock.steady_s() + self._timeout_s
+        while True:
+            try:
+                with self._one_at_a_time:
+                    low, high = self._consumer.get_watermark_offsets(
+                        TopicPartition(topic, partition), timeout=self._timeout_s
+                    )
+                return low, high
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
+                    raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
+            self._never.wait(LEADER_PAUSE_S)
+
+    def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        try:
+            with self._one_at_a_time:
+                [found] = self._consumer.offsets_for_times(
+                    [TopicPartition(topic, partition, at_ms)], timeout=self._timeout_s
+                )
+        except KafkaException as error:
+            raise Transient(f"the times of {topic}/{partition} cannot be read: {error}") from error
+        return int(found.offset) if found.offset >= 0 else self.offsets(topic, partition)[1]
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            self._consumer.close()
+
+
 class _Cursor:
     """One consumer and where it stands; used by one thread at a time."""
 
-    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock) -> None:
+    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock, asker: _Asker) -> None:
         self._options = options
         self._clock = clock
+        self._asker = asker
         self._consumer = Consumer(_settings(kafka, options))
-        self._never = threading.Event()
         self.at: Place | None = None
 
     def fetch(self, place: Place, last: int, most: int) -> tuple[list[Record], int]:
@@ -137,36 +188,13 @@ class _Cursor:
         self.at = (*place[:2], following)
         return records, following
 
-    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        """Asked again while the partition changes its leader, or has none yet because it is new."""
-        until_s = self._clock.steady_s() + self._options.timeout_s
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=self._options.timeout_s
-                )
-                return low, high
-            except KafkaException as error:
-                if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
-                    raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
-            self._never.wait(LEADER_PAUSE_S)
-
-    def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
-        try:
-            [found] = self._consumer.offsets_for_times(
-                [TopicPartition(topic, partition, at_ms)], timeout=self._options.timeout_s
-            )
-        except KafkaException as error:
-            raise Transient(f"the times of {topic}/{partition} cannot be read: {error}") from error
-        return int(found.offset) if found.offset >= 0 else self.offsets(topic, partition)[1]
-
     def close(self) -> None:
         self._consumer.close()
 
     def _seek(self, place: Place) -> bool:
         """Stands at the place; False when nothing was written there yet."""
         topic, partition, offset = place
-        low, high = self.offsets(topic, partition)
+        low, high = self._asker.offsets(topic, partition)
         if offset < low:
             raise _expired(place)
         if offset < high:
@@ -203,7 +231,7 @@ class _Cursor:
         """Whether the topic ends here. An end met earlier may have been overtaken by new records."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
-            return bool(message.offset() > last or message.offset() >= self.offsets(*place[:2])[1])
+            return bool(message.offset() > last or message.offset() >= self._asker.offsets(*place[:2])[1])
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise _expired(place)
         raise KafkaException(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -160,3 +161,14 @@ async def test_a_writer_sees_its_own_write_in_a_view(log: Log) -> None:
         placed = await log.publisher.publish([Outgoing(log.topic, b"k", value)])
         await view.seen(log.topic, placed[0])
         assert seen[-1].value == value
+
+
+async def test_where_a_topic_ends_is_told_at_once_though_readers_stand_at_its_end(log: Log) -> None:
+    """Dispatch asks for every partition of a lane at each look, four times a second."""
+    await log.publisher.publish([Outgoing(log.topic, b"k", b"v", partition=0)] * 3)
+    for _ in range(4):
+        assert len([record async for record in log.reader.read_range(log.topic, 0, 0, 2)]) == 3
+    asked_s = time.monotonic()
+    for _ in range(20):
+        assert await log.reader.offsets(log.topic, 0) == (0, 3)
+    assert time.monotonic() - asked_s < 1.0, "behind a fetch each waits a tenth of a second"

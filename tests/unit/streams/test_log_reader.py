@@ -18,8 +18,9 @@ HANGS_S = 20.0
 class SilentAtItsEnd:
     """A consumer that has what lay in the log when it was put there, and never hears of what comes later."""
 
+    end = 1
+
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.end = 1
         self.assigned = 0
         self._ready: list[int] = []
 
@@ -56,7 +57,7 @@ async def test_records_that_came_later_are_read_although_the_consumer_says_nothi
     (cursor,) = reader._all
     consumer: Any = cursor._consumer
     read = [record.offset async for record in reader.read_range(TOPIC, 0, 0, 0)]
-    consumer.end = 3
+    monkeypatch.setattr(SilentAtItsEnd, "end", 3)
     read += [record.offset async for record in reader.read_range(TOPIC, 0, 1, 2)]
     assert (read, consumer.assigned) == ([0, 1, 2], 2)
     await reader.close()
@@ -69,7 +70,7 @@ async def test_what_was_fetched_already_is_read_on_from_where_the_reader_stands(
     reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1, piece_records=1))
     (cursor,) = reader._all
     consumer: Any = cursor._consumer
-    consumer.end = 3
+    monkeypatch.setattr(SilentAtItsEnd, "end", 3)
     read = [record.offset async for record in reader.read_range(TOPIC, 0, 0, 2)]
     assert (read, consumer.assigned) == ([0, 1, 2], 1)
     await reader.close()

@@ -1,11 +1,12 @@
 -- May a few calls test whether an open breaker's provider is back? Once per round of probes.
 -- KEYS: the breaker. ARGV: probes of a round, ms until the next round when these tell nothing.
--- Answer: how many calls may be made. Of a config hold it is one in each of its periods: a person is mending it.
-local stored = redis.call('HMGET', KEYS[1], 'state', 'until', 'reason', 'period')
+-- Answer: how many calls may be made: as many as have not succeeded yet since it opened or one failed. Of a config hold
+-- it is one in each of its periods: a person is mending it.
+local stored = redis.call('HMGET', KEYS[1], 'state', 'until', 'reason', 'period', 'good')
 if stored[1] ~= 'open' then return 0 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now < tonumber(stored[2]) then return 0 end
 local is_hold = stored[3] == 'config'
-redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + (is_hold and stored[4] or ARGV[2])), 'good', 0)
-return is_hold and 1 or tonumber(ARGV[1])
+redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + (is_hold and stored[4] or ARGV[2])))
+return is_hold and 1 or math.max(1, ARGV[1] - stored[5])

@@ -42,6 +42,9 @@ elseif is_open then
     if good >= (reason == 'config' and 1 or tonumber(ARGV[9])) then
       redis.call('HDEL', KEYS[1], 'state', 'ring', 'period', 'since', 'good', 'reason', 'until')
       change, ring, reason = 'closed', '', ''
+    else
+      -- Where few records come, a round may be a single one: the next need not wait for the round's end.
+      redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now))
     end
   end
 else

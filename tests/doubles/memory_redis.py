@@ -246,6 +246,8 @@ class MemoryRedis:
                 for name in (b"state", b"ring", b"period", b"since", b"good", b"reason", b"until"):
                     found.pop(name, None)
                 change = b"closed"
+            else:
+                found[b"until"] = b"%d" % now_ms
         elif not is_open:
             ring = (found.get(b"ring", b"").decode() + results + probes)[-2 * window :]
             found[b"ring"] = ring.encode()
@@ -280,8 +282,8 @@ class MemoryRedis:
         if found.get(b"state") != b"open" or now_ms < int(found[b"until"]):
             return 0
         is_hold = found[b"reason"] == b"config"
-        found |= {b"until": b"%d" % (now_ms + (int(found[b"period"]) if is_hold else round_ms)), b"good": b"0"}
-        return 1 if is_hold else probes
+        found[b"until"] = b"%d" % (now_ms + (int(found[b"period"]) if is_hold else round_ms))
+        return 1 if is_hold else max(1, probes - int(found[b"good"]))
 
     # streams/grants.lua
 

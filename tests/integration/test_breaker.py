@@ -96,6 +96,17 @@ async def test_probes_that_succeed_close_it_and_the_past_is_forgotten(
     assert await tell(trips, workers[0], Kind.RETRY, calls=10) is None
 
 
+async def test_probes_that_succeed_one_by_one_close_it_too_and_none_waits_for_the_next_round(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    """On a lane with few records: of a round of three only one finds anything to send."""
+    await tell(trips, workers[0], Kind.RETRY, calls=20)
+    for left in (3, 2, 1):
+        assert await probes(trips, workers[0]) == left
+        changed = await tell(trips, workers[0], Kind.DONE, is_probe=True)
+    assert changed is Gate.CLOSED
+
+
 async def test_a_probe_that_fails_keeps_it_open_for_longer(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
     slow = Breaker(workers[0].provider, BreakerOptions(first_period_s=20.0))
     await tell(trips, slow, Kind.RETRY, calls=100)

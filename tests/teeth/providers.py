@@ -11,6 +11,16 @@ _OUTCOMES = "tests/contract/test_outcomes.py::"
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
+        name="forgets with each round of probes which of them succeeded",
+        promise=1,
+        file="consumers/breaker_probe.lua",
+        old="string.format('%.0f', now + (is_hold and stored[4] or ARGV[2])))",
+        new="string.format('%.0f', now + (is_hold and stored[4] or ARGV[2])), 'good', 0)",
+        test="tests/integration/test_breaker.py::"
+        "test_probes_that_succeed_one_by_one_close_it_too_and_none_waits_for_the_next_round",
+        suffers="After an outage codes by SMS go one in three seconds for hours, as never three come at once.",
+    ),
+    Patch(
         name="never tests the first provider while the second is well",
         promise=4,
         file="consumers/standby.py",

@@ -6,7 +6,7 @@ Defer (not now). `consumers/engine.py` publishes, waits for the acks, and only t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from schemas import messages
@@ -148,7 +148,11 @@ class LogReader(Protocol):
         ...
 
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        """(first offset kept, end offset: the one that the next record will get)."""
+        """(first offset kept, end offset: the one that the next record will get). Raises Transient."""
+        ...
+
+    async def offsets_of(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """The same for many (topic, partition), all in one question."""
         ...
 
 

@@ -175,13 +175,11 @@ class Backlog:
     async def _seen(self, topics: Sequence[str]) -> dict[str, dict[int, Partition]]:
         """Topic -> partition -> how it is now."""
         progress = await self._progress(topics)
-        return {
-            topic: {
-                number: partition(*await self._reader.offsets(topic, number), progress[topic].get(number))
-                for number in range(self._partitions[topic])
-            }
-            for topic in topics
-        }
+        places = [(topic, number) for topic in topics for number in range(self._partitions[topic])]
+        seen: dict[str, dict[int, Partition]] = {topic: {} for topic in topics}
+        for (topic, number), offsets in (await self._reader.offsets_of(places)).items():
+            seen[topic][number] = partition(*offsets, progress[topic].get(number))
+        return seen
 
     async def _progress(self, lanes: Sequence[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """lane -> partition -> (low watermark, done above it)."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.clock import Clock, SystemClock
 from schemas.errors import Poison, Transient
@@ -83,6 +83,9 @@ class KafkaLogReader:
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         return await self._ask(self._asker.offsets, topic, partition)
 
+    async def offsets_of(self, places: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
+        return await self._ask(self._asker.offsets_of, places) if places else {}
+
     async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset written at this moment or later; the end when none was. Raises Transient."""
         return await self._ask(self._asker.offset_at, topic, partition, at_ms)
@@ -118,6 +121,8 @@ class KafkaLogReader:
         self._free.release()
 
 
+Partition = tuple[str, int]
+"""Topic, partition."""
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
 
@@ -135,19 +140,28 @@ class _Asker:
         self._never = threading.Event()
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        """Asked again while the partition changes its leader, or has none yet because it is new."""
+        return self.offsets_of([(topic, partition)])[topic, partition]
+
+    def offsets_of(self, places: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
+        """In two questions, asked again while a partition changes its leader, or has none yet because it is new."""
         until_s = self._clock.steady_s() + self._timeout_s
         while True:
             try:
-                with self._one_at_a_time:
-                    low, high = self._consumer.get_watermark_offsets(
-                        TopicPartition(topic, partition), timeout=self._timeout_s
-                    )
-                return low, high
+                lows, highs = self._at(places, OFFSET_BEGINNING), self._at(places, OFFSET_END)
+                return {place: (lows[place], highs[place]) for place in places}
             except KafkaException as error:
                 if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
-                    raise Transient(f"the offsets of {topic}/{partition} cannot be read: {error}") from error
+                    raise Transient(f"the offsets of {_named(places)} cannot be read: {error}") from error
             self._never.wait(LEADER_PAUSE_S)
+
+    def _at(self, places: Collection[Partition], which: int) -> dict[Partition, int]:
+        asked = [TopicPartition(topic, partition, which) for topic, partition in places]
+        with self._one_at_a_time:
+            found = self._consumer.offsets_for_times(asked, timeout=self._timeout_s)
+        for place in found:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {(place.topic, place.partition): int(place.offset) for place in found}
 
     def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         try:
@@ -248,6 +262,11 @@ def record_of(message: Any) -> Record:
         tuple((name, value or b"") for name, value in message.headers() or ()),
         message.timestamp()[1],
     )
+
+
+def _named(places: Collection[Partition]) -> str:
+    (topic, partition), *others = places
+    return f"{topic}/{partition}" + (f" and {len(others)} others" if others else "")
 
 
 def _expired(place: Place) -> Poison:

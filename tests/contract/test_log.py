@@ -172,3 +172,10 @@ async def test_where_a_topic_ends_is_told_at_once_though_readers_stand_at_its_en
     for _ in range(20):
         assert await log.reader.offsets(log.topic, 0) == (0, 3)
     assert time.monotonic() - asked_s < 1.0, "behind a fetch each waits a tenth of a second"
+
+
+async def test_the_ends_of_many_partitions_are_those_of_each(log: Log) -> None:
+    await log.publisher.publish([Outgoing(log.topic, b"k", b"v", partition=1)] * 3)
+    told = await log.reader.offsets_of([(log.topic, 0), (log.topic, 1)])
+    assert told == {(log.topic, 0): (0, 0), (log.topic, 1): (0, 3)}
+    assert await log.reader.offsets_of([]) == {}

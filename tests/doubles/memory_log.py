@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 from schemas import partitions, topics
 from schemas.errors import Poison, Transient
@@ -63,6 +63,9 @@ class MemoryLog:
         if self.fail and (not self.only or topic in self.only):
             raise Transient("the log is unavailable")
         return self._starts[topic, partition], len(self._logs[topic, partition])
+
+    async def offsets_of(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        return {place: await self.offsets(*place) for place in places}
 
     async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         first, end = await self.offsets(topic, partition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -245,11 +245,14 @@ class _Offsets:
         self._world = world
         self._lanes = {tier: lane for lane, tiers in world.topics.tiers_of_lanes().items() for tier in tiers}
 
-    async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+    async def offsets_of(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        return {place: (0, self._end(*place)) for place in places}
+
+    def _end(self, topic: str, partition: int) -> int:
         if topic in self._lanes:
             is_first = partition == 0 and topic.endswith(".10s")
-            return 0, self._world.lanes[self._lanes[topic]].in_tiers if is_first else 0
-        return 0, self._world.lanes[topic].ends[partition]
+            return self._world.lanes[self._lanes[topic]].in_tiers if is_first else 0
+        return self._world.lanes[topic].ends[partition]
 
 
 class _Pages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -161,6 +161,10 @@ class Reader:
     async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         await self._there()
         return self._network.log.ends(topic, partition)
+
+    async def offsets_of(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        await self._there()
+        return {place: self._network.log.ends(*place) for place in places}
 
     async def _there(self) -> None:
         await self._network.pause()

@@ -33,7 +33,7 @@ class EventfulLog:
 
     def __init__(self, log: MemoryLog, redis: Redis, *command: str) -> None:
         self._log, self._redis, self._command, self._left = log, redis, command, 5
-        self.read, self.offsets = log.read, log.offsets
+        self.read, self.offsets, self.offsets_of = log.read, log.offsets, log.offsets_of
 
     async def read_range(self, topic: str, partition: int, first: int, last: int) -> AsyncIterator[Record]:
         async for record in self._log.read_range(topic, partition, first, last):

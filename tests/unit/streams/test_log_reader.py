@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING
 
 from streams import log_reader
 
@@ -28,8 +29,16 @@ class SilentAtItsEnd:
         self.assigned += 1
         self._ready = list(range(places[0].offset, self.end))
 
-    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
-        return 0, self.end
+    def offsets_for_times(self, places: list[Any], timeout: float) -> list[Any]:
+        return [
+            SimpleNamespace(
+                topic=place.topic,
+                partition=place.partition,
+                error=None,
+                offset=0 if place.offset == OFFSET_BEGINNING else self.end,
+            )
+            for place in places
+        ]
 
     def poll(self, timeout: float) -> Any:
         return message(self._ready.pop(0)) if self._ready else None
@@ -81,9 +90,9 @@ class Hanging(SilentAtItsEnd):
 
     let_go = threading.Event()
 
-    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+    def offsets_for_times(self, places: list[Any], timeout: float) -> list[Any]:
         assert self.let_go.wait(HANGS_S)
-        return super().get_watermark_offsets(place, timeout)
+        return super().offsets_for_times(places, timeout)
 
 
 async def test_whoever_waits_no_longer_is_not_held_up_by_a_broker_that_does_not_answer(

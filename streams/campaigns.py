@@ -129,14 +129,16 @@ def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: in
     if finished_at is None and counts.finished >= request.recipients:
         finished_at = now_ms
     now_is = status(campaign, request, counts, now_ms)
-    progress_at = _progress_at(campaign, counts, now_is, now_ms)
+    # A leader may die between a page and its cursor: who is planned or has ended was let go all the same.
+    released = max(campaign.released, counts.planned, counts.finished)
+    progress_at = _progress_at(campaign, released, counts.finished, now_is, now_ms)
     return CampaignState(
         tenant=request.tenant,
         campaign_id=request.campaign_id,
         template=request.template,
         status=now_is,
         expected=request.recipients,
-        released=campaign.released,
+        released=released,
         finished=counts.finished,
         sent=counts.sent,
         delivered=counts.delivered,
@@ -153,14 +155,14 @@ def state(campaign: Campaign, request: CampaignRequested, epoch: int, now_ms: in
     )
 
 
-def _progress_at(campaign: Campaign, counts: Totals, now_is: CampaignStatus, now_ms: int) -> int:
+def _progress_at(campaign: Campaign, released: int, finished: int, now_is: CampaignStatus, now_ms: int) -> int:
     """When it last moved. A start, a resume or a cancel is a move, and so is whatever comes out of hold: what follows
     has its time again.
     """
     before = campaign.state
     if before is None or before.progress_at is None:
         return now_ms
-    moved = (before.released, before.finished, before.status) != (campaign.released, counts.finished, now_is)
+    moved = (before.released, before.finished, before.status) != (released, finished, now_is)
     return now_ms if moved else max(before.progress_at, campaign.held_moved_ms)
 
 

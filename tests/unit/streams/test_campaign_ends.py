@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from schemas import codec, keys
+from schemas.errors import Transient
 from schemas.messages import (
     CampaignControl,
     CampaignCursor,
     CampaignOrder,
     CampaignRequested,
+    CampaignState,
     CampaignStatus,
     Channel,
     EventKind,
@@ -171,3 +173,22 @@ async def test_lost_pages_of_an_expired_campaign_end_as_expired_like_the_others(
     state = road.campaign("spring")
     assert (state.status, state.outcomes) == (CampaignStatus.EXPIRED, {"expired": 1_100})
     assert state.finished_at is not None
+
+
+async def test_what_a_leader_let_go_and_died_before_noting_counts_as_let_go_when_all_have_ended(
+    road: CampaignRoad,
+) -> None:
+    """Its successor finds everything done before it has let anything go by itself."""
+    await accepted.accept(road.log, TOPICS, "spring", 500)
+    dying = await road.leader()
+    road.log.only, road.log.fail = frozenset({TOPICS.cursor}), True
+    with pytest.raises(Transient):
+        await dying.look(1)
+    road.log.fail = False
+    await send_all(road)
+    await road.read()
+    await road.flow.publish_progress()
+    await road.settle(await road.leader(epoch=2), epoch=2)
+    told = [codec.decode(record.value, CampaignState) for record in road.log.records(TOPICS.campaign_state)]
+    ended = [(state.status, state.released) for state in told if state.finished_at is not None]
+    assert ended and set(ended) == {(CampaignStatus.PROCESSED, 500)}

@@ -11,7 +11,7 @@
 -- In any second at most R + burst: a bucket holds at most burst/2, and so do all pockets together.
 local FORGOTTEN_MS = 1000
 local CHUNK_S = 0.02
-local EARLIER_MS, ASKS_MS = 20, 100
+local EARLIER_MS, ASKS_MS, BEHIND_MS = 20, 100, 15
 
 local worker, class = ARGV[1], ARGV[2]
 local held, wanted, rate = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -75,7 +75,8 @@ if wanted > 0 then
   else
     wait = math.max(1, math.ceil((least - tokens) / own_rate * 1000))
     if filled > now_us then wait = wait + math.ceil((filled - now_us) / 1000) end
-    if space < least or is_behind then wait = math.max(wait, 5) end
+    if space < least then wait = math.max(wait, 5) end
+    if is_behind then wait = math.max(wait, BEHIND_MS) end
   end
 end
 

@@ -20,7 +20,7 @@ from tests.doubles.memory_trips import RUN_ID
 Key = str | bytes
 FORGOTTEN_MS = 1_000
 CHUNK_S = 0.02
-EARLIER_MS, ASKS_MS = 20, 100
+EARLIER_MS, ASKS_MS, BEHIND_MS = 20, 100, 15
 
 
 class MemoryRedis:
@@ -160,7 +160,8 @@ class MemoryRedis:
             else:
                 wait = max(1, math.ceil((least - tokens) / own_rate * 1000))
                 wait += math.ceil((filled_us - now_ms * 1000) / 1000)
-                wait = max(wait, 5) if space < least or is_behind else wait
+                wait = max(wait, 5) if space < least else wait
+                wait = max(wait, BEHIND_MS) if is_behind else wait
         found[b"a"] = b"%.6f" % (everything - grant)
         found[b"b"] = b"%.6f" % (bulk - grant if is_bulk else bulk)
         found[b"t"] = b"%d" % filled_us

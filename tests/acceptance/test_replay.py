@@ -106,6 +106,7 @@ async def test_an_entry_topic_replayed_tells_whose_repeat_each_request_is(world:
     assert (await world.status(first))["status"] == "delivered"
 
 
+@pytest.mark.long
 async def test_pages_released_again_reach_nobody_twice_and_count_nobody_twice(world: World) -> None:
     users = [world.name(f"reader{number}") for number in range(300)]
     campaign = await world.campaign("news", people.readers(users))

@@ -17,7 +17,7 @@ from tests.simulation.mutants import MUTANTS
 ROOT = Path(__file__).parents[2]
 RUNS, LONG_RUNS = 200, 1_000
 """The same seeds each time: a red run is the change's, not chance's. `make simulate-faults FIRST=` goes further."""
-AT_ONCE = 20
+AT_ONCE = 50
 """Runs of one test: several processes of pytest share them."""
 FOUND_WITHIN = 200
 

@@ -93,6 +93,7 @@ async def test_what_a_killed_worker_had_not_finished_is_done_by_the_next(bench: 
     assert set(values) <= {record.value for record in await bench.read_all(out)}
 
 
+@pytest.mark.long
 async def test_a_record_that_kills_its_process_is_found_and_parked(bench: Bench, out: str) -> None:
     """It lies behind harmless ones of the same batch: those are done, and only it is parked."""
     values = [b"%d" % n for n in range(20)]

@@ -109,6 +109,7 @@ async def some_states(bench: Bench, number: int) -> bool:
     return await bench.written(bench.topics.state) >= number
 
 
+@pytest.mark.long
 async def test_everything_is_there_again_from_the_log_alone(bench: Bench) -> None:
     await bench.write(campaign("spring", 4, Random(3)))
     process = await bench.start()

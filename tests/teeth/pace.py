@@ -58,6 +58,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="The smallest of three campaigns gets a tenth more or less than its share in any ten seconds.",
     ),
     Patch(
+        name="gives tokens to whichever worker of a lane asks first",
+        promise=5,
+        file="consumers/limits_take.lua",
+        old="local is_behind = is_bulk and is_earlier_asked and tokens < half / 2",
+        new="local is_behind = false",
+        test="tests/integration/test_limits.py::"
+        "test_of_the_workers_of_a_lane_who_has_the_earliest_record_goes_first_and_nothing_is_lost_by_it",
+        suffers="A lane is worked in the order of its partitions' luck, and a campaign's share with it.",
+    ),
+    Patch(
         name="does not count what waits in tiers",
         promise=5,
         file="streams/backlog.py",

@@ -12,7 +12,7 @@ from consumers.loop.deferred import DeferredOptions
 from consumers.loop.handout import HandoutOptions
 from consumers.loop.options import KafkaOptions
 from consumers.loop.outbox import OutboxOptions, Park
-from deploy import ready
+from deploy import ready, sections
 from deploy.ground import Ground
 from deploy.watch import Health
 from retry_topics.dead_letters import DeadLetters
@@ -21,9 +21,7 @@ from schemas.records import Handler, LogReader, Publisher
 FAST_MS, BULK_MS, PAGES_MS = 1.0, 20.0, 50.0
 """Linger of a publisher: for latency, for throughput, for whole pages (many at a time, none of which is urgent)."""
 GATHER_FAST_S, GATHER_BULK_S = 0.002, 0.2
-"""How long an engine gathers answers before it writes them together."""
-GATHER_REPORTS_S = 0.2
-"""Likewise for what providers report: nobody waits for it."""
+"""How long an engine gathers answers before it writes them together: somebody waits for them, or nobody does."""
 GATHER_EVENTS_S = 0.05
 """Likewise for status events, at least: nobody's phone waits for them, and each status record costs its reader the
 same however many events of a row it holds."""
@@ -38,23 +36,19 @@ def engine(
     handler: Handler,
     publisher: Publisher,
     *,
-    gather_s: float,
+    urgent: bool,
     handout: HandoutOptions | None = None,
     deferred: DeferredOptions | None = None,
     reader: LogReader | None = None,
     park: Park | None = None,
 ) -> Engine:
-    """The engine of `role` on the topics that the catalogue gives its group. park: how a hopeless record is parked."""
+    """The engine of `role` on the topics that the catalogue gives its group. urgent: somebody waits for what it does.
+    park: how a hopeless record is parked.
+    """
     group = ground.topics.group(role)
-    settings = ground.settings.engine
+    gather_s = GATHER_FAST_S if urgent else GATHER_BULK_S
     options = EngineOptions(
-        kafka=KafkaOptions(
-            group,
-            ground.topics.groups()[group],
-            session_timeout_s=settings.session_s,
-            heartbeat_s=settings.heartbeat_s,
-            max_poll_interval_s=settings.poll_limit_s,
-        ),
+        kafka=_consumer(ground.settings.engine, group, ground.topics.groups()[group], urgent),
         outbox=OutboxOptions(ground.topics.status, gather_s, max(gather_s, GATHER_EVENTS_S)),
         handout=handout or HandoutOptions(),
         deferred=deferred or DeferredOptions(),
@@ -73,6 +67,16 @@ def engine(
     )
     ground.health.needs(lambda: made.healthy, f"{role}: the brokers, or an answer to what lies before it")
     return made
+
+
+def _consumer(settings: sections.Engine, group: str, topics: tuple[str, ...], urgent: bool) -> KafkaOptions:
+    return KafkaOptions(
+        group,
+        topics,
+        session_timeout_s=settings.urgent_session_s if urgent else settings.session_s,
+        heartbeat_s=settings.heartbeat_s,
+        max_poll_interval_s=settings.poll_limit_s,
+    )
 
 
 async def run(

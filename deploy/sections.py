@@ -296,11 +296,14 @@ class Tiers(Section):
 class Engine(Section):
     """Of the confluent consumers: heartbeat, session and the longest pause between two polls.
 
-    A member learns of a rebalance by its next heartbeat: frequent ones make it short.
+    A member learns of a rebalance by its next heartbeat: frequent ones make it short. What a dead member had in hand
+    waits for its session to end: for urgent_session_s where somebody waits for it (transactional lanes and requests,
+    the tiers, what people want and forbid), elsewhere for session_s, which spares bulk needless rebalances.
     """
 
     heartbeat_s: Seconds = 1.0
     session_s: Seconds = 30.0
+    urgent_session_s: Seconds = 10.0
     poll_limit_s: Seconds = 300.0
 
 

@@ -33,7 +33,7 @@ from consumers.spend import Purse, Spend
 from consumers.spend_watch import SpendWatch
 from consumers.throttles import Throttle
 from deploy import budgets, sections
-from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, engine, run
+from deploy.engines import BULK_MS, FAST_MS, engine, run
 from deploy.ground import Ground
 from deploy.provider_rates import INAPP, providers_of, rate_of, standby_share
 from deploy.settings import Settings
@@ -85,7 +85,7 @@ async def lane(ground: Ground, channel: Channel, priority: Priority, make: MakeP
         f"work {channel}.{priority}",
         worker,
         publisher,
-        gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S,
+        urgent=not bulk,
         handout=HandoutOptions(batch=sending.batch, in_flight=3 * sending.in_flight),
         park=DeadLetters(ground.topics, ground.clock).parked_delivery,
     )

@@ -202,11 +202,16 @@ def _wrong_times(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     if engine.poll_limit_s <= sending.lease_s:
         text = f"engine.poll_limit_s ({engine.poll_limit_s:g}) must be above sending.lease_s ({sending.lease_s:g})"
         yield ("engine", "poll_limit_s"), text
-    for section, part in (("engine", engine), ("streams", settings.streams)):
-        if part.heartbeat_s * 3 > part.session_s:
-            yield (section, "session_s"), f"{section}.session_s must be at least three times heartbeat_s"
-    if engine.session_s > engine.poll_limit_s:
-        yield ("engine", "session_s"), "engine.session_s must not be above engine.poll_limit_s"
+    sessions = (
+        ("engine", "session_s", engine.session_s, engine.heartbeat_s),
+        ("engine", "urgent_session_s", engine.urgent_session_s, engine.heartbeat_s),
+        ("streams", "session_s", settings.streams.session_s, settings.streams.heartbeat_s),
+    )
+    for section, name, session_s, heartbeat_s in sessions:
+        if heartbeat_s * 3 > session_s:
+            yield (section, name), f"{section}.{name} must be at least three times heartbeat_s"
+        if section == "engine" and session_s > engine.poll_limit_s:
+            yield (section, name), f"engine.{name} must not be above engine.poll_limit_s"
     if not tiers.ten_seconds < tiers.one_minute < tiers.ten_minutes:
         yield ("tiers",), "tiers: the waits must rise from 10s over 1m to 10m"
     if tiers.ten_minutes > LONGEST_TIER_S:

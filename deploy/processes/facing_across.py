@@ -9,7 +9,7 @@ from consumers.drops import RedisDrops
 from consumers.loop.handout import HandoutOptions
 from deploy import ground as grounds
 from deploy import senders
-from deploy.engines import BULK_MS, FAST_MS, GATHER_BULK_S, GATHER_FAST_S, GATHER_REPORTS_S, engine, run, telling
+from deploy.engines import BULK_MS, FAST_MS, engine, run, telling
 from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.provider_rates import ProviderRates
@@ -74,7 +74,7 @@ async def route_callbacks(settings: Settings, gap: Gap | None = None) -> None:
             ground.topics,
             ground.clock,
         )
-        await run(ground, engine(ground, "route callbacks", handler, publisher, gather_s=GATHER_REPORTS_S))
+        await run(ground, engine(ground, "route callbacks", handler, publisher, urgent=False))
 
 
 async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
@@ -98,7 +98,7 @@ async def route_recipients(settings: Settings, gap: Gap | None = None) -> None:
         )
         handler = RouteRecipients(applier, rebuild)
         publisher = ground.publisher(BULK_MS)
-        loop = engine(ground, "route recipients", handler, publisher, gather_s=GATHER_FAST_S)
+        loop = engine(ground, "route recipients", handler, publisher, urgent=True)
         await run(ground, loop, rebuild.run(), once=[rebuild.trusted.wait])
 
 
@@ -115,7 +115,7 @@ async def reconcile(settings: Settings, gap: Gap | None = None) -> None:
             "reconcile",
             handler,
             ground.publisher(BULK_MS),
-            gather_s=GATHER_REPORTS_S,
+            urgent=False,
             handout=HandoutOptions(in_flight=1_000, read_behind_ms={ground.topics.state: after_ms}),
         )
         await run(ground, loop, _share_watch(ground).run())
@@ -236,5 +236,5 @@ async def _route(ground: Ground, role: str, priority: Priority, queue: SinglesQu
     )
     bulk = priority is Priority.BULK
     publisher = ground.publisher(BULK_MS if bulk else FAST_MS)
-    loop = engine(ground, role, handler, publisher, gather_s=GATHER_BULK_S if bulk else GATHER_FAST_S)
+    loop = engine(ground, role, handler, publisher, urgent=not bulk)
     await run(ground, loop, *([queue.run()] if queue is not None else []))

@@ -9,7 +9,7 @@ from consumers.loop.handout import HandoutOptions
 from consumers.progress import ProgressWriter
 from deploy import ground as grounds
 from deploy import senders
-from deploy.engines import FAST_MS, GATHER_FAST_S, engine, run, together
+from deploy.engines import FAST_MS, engine, run, together
 from deploy.settings import Settings
 from retry_topics.dead_letters import DeadLetters
 from retry_topics.forwarder import Forwarder, read_behind_ms
@@ -35,7 +35,7 @@ async def forward(settings: Settings, gap: Gap | None = None) -> None:
             "forward",
             Forwarder(ground.topics, ground.clock, tiers),
             ground.publisher(FAST_MS),
-            gather_s=GATHER_FAST_S,
+            urgent=True,
             handout=HandoutOptions(read_behind_ms=read_behind_ms(ground.topics, tiers)),
             deferred=DeferredOptions(records=200_000),
             reader=ground.log_reader(),

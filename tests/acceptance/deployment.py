@@ -52,6 +52,7 @@ session_s = 6
 [engine]
 heartbeat_s = 1.5
 session_s = 6
+urgent_session_s = 6
 poll_limit_s = 60
 [dispatch]
 session_s = 6

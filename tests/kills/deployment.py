@@ -58,6 +58,7 @@ session_s = {SESSION_S}
 [engine]
 heartbeat_s = 1
 session_s = {SESSION_S}
+urgent_session_s = {SESSION_S}
 [dispatch]
 session_s = {SESSION_S}
 [sending]

@@ -156,6 +156,8 @@ def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, wrong: str, right: 
         ("[sending]\ndeadline_s = 26\nlease_s = '30s'\n", "tidings.toml:2: sending.deadline_s (26) must be below"),
         ("[engine]\npoll_limit_s = 30\nsession_s = 10\n", "engine.poll_limit_s (30) must be above sending.lease_s"),
         ("[engine]\nheartbeat_s = 20\n", "engine.session_s must be at least three times heartbeat_s"),
+        ("[engine]\nheartbeat_s = 5\n", "engine.urgent_session_s must be at least three times heartbeat_s"),
+        ("[engine]\nurgent_session_s = 400\n", "engine.urgent_session_s must not be above engine.poll_limit_s"),
         ("[tiers]\n1m = 5\n", "the waits must rise"),
         ("[tiers]\n10m = '2h'\n", "tidings.toml:2: tiers.10m (7200) must not be above 3600"),
         ("[sending]\nfallback_after_s = 30\n", "tidings.toml:2: sending.fallback_after_s: unknown setting"),

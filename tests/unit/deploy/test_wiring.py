@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consumers.loop import options as kafka_options
-from deploy import sections, senders
+from deploy import engines, sections, senders
 from deploy.processes import facing_across
 from deploy.settings import Settings
 from retry_topics.ladder import LadderOptions
@@ -31,6 +31,11 @@ def test_bulk_lanes_are_kept_as_full_as_the_settings_say() -> None:
         sending=sections.Sending(bulk_share=0.5), dispatch=sections.Dispatch(backlog_min_s=1, backlog_max_s=3)
     )
     assert facing_across._window(chosen) == lanes.Window(0.5, 1.0, 3.0)
+
+
+def test_what_somebody_waits_for_is_given_up_by_a_dead_member_sooner_than_bulk() -> None:
+    bulk, urgent = (engines._consumer(sections.Engine(), "group", ("topic",), urgent) for urgent in (False, True))
+    assert (bulk.session_timeout_s, urgent.session_timeout_s) == (30.0, 10.0)
 
 
 def test_an_engines_heartbeat_is_the_one_it_was_told() -> None:

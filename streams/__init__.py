@@ -23,5 +23,5 @@ Status: `callbacks` (reports -> events), `status_process` (all of it composed), 
 `status_rivals` (two owners for a moment), `status_watch` (ends a deaf process), `status_sweep` (old rows),
 `status_view` (reads at the owner), `status_reads` (reads from anywhere), `reconcile` (sent long ago, and no word).
 How much arrives: `share_tally` (counts it), `delivery_shares` (is it less than usual?), `share_watch` (warns).
-Beside it, the doors: `log_reader` and `tails` (the log without a group).
+Beside it, the doors: `log_reader` and `tails` (the log without a group), `asking` (where it begins and ends).
 """

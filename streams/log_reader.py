@@ -8,26 +8,22 @@ stopped, so a range that is read on piece by piece goes on from what its consume
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.clock import Clock, SystemClock
 from schemas.errors import Poison, Transient
 from schemas.reasons import ParkReason
 from schemas.records import Record
+from streams.asking import Asker, Partition
 
 T = TypeVar("T")
 
 RECORDS_A_TURN = 100
-LEADER_PAUSE_S = 0.1
-_LEADERLESS = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ class KafkaLogReader:
         clock = clock or SystemClock()
         self._threads = ThreadPoolExecutor(self._options.readers, thread_name_prefix="log-reader")
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="log-asker")
-        self._asker = _Asker(kafka, self._options, clock)
+        self._asker = Asker(kafka, self._options.timeout_s, clock)
         self._idle = [_Cursor(kafka, self._options, clock, self._asker) for _ in range(self._options.readers)]
         self._all = tuple(self._idle)
         self._free = asyncio.Semaphore(self._options.readers)
@@ -84,7 +80,7 @@ class KafkaLogReader:
         return await self._ask(self._asker.offsets, topic, partition)
 
     async def offsets_of(self, places: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
-        return await self._ask(self._asker.offsets_of, places) if places else {}
+        return await self._ask(self._asker.offsets_of, places)
 
     async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset written at this moment or later; the end when none was. Raises Transient."""
@@ -121,67 +117,14 @@ class KafkaLogReader:
         self._free.release()
 
 
-Partition = tuple[str, int]
-"""Topic, partition."""
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
-
-
-class _Asker:
-    """Asks for offsets by a client that reads nothing: on a reader's connection each answer would wait behind a fetch,
-    a tenth of a second where nothing comes. Used by several threads.
-    """
-
-    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock) -> None:
-        self._timeout_s = options.timeout_s
-        self._clock = clock
-        self._consumer = Consumer(_settings(kafka, options))
-        self._one_at_a_time = threading.Lock()
-        self._never = threading.Event()
-
-    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        return self.offsets_of([(topic, partition)])[topic, partition]
-
-    def offsets_of(self, places: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
-        """In two questions, asked again while a partition changes its leader, or has none yet because it is new."""
-        until_s = self._clock.steady_s() + self._timeout_s
-        while True:
-            try:
-                lows, highs = self._at(places, OFFSET_BEGINNING), self._at(places, OFFSET_END)
-                return {place: (lows[place], highs[place]) for place in places}
-            except KafkaException as error:
-                if error.args[0].code() not in _LEADERLESS or self._clock.steady_s() > until_s:
-                    raise Transient(f"the offsets of {_named(places)} cannot be read: {error}") from error
-            self._never.wait(LEADER_PAUSE_S)
-
-    def _at(self, places: Collection[Partition], which: int) -> dict[Partition, int]:
-        asked = [TopicPartition(topic, partition, which) for topic, partition in places]
-        with self._one_at_a_time:
-            found = self._consumer.offsets_for_times(asked, timeout=self._timeout_s)
-        for place in found:
-            if place.error is not None:
-                raise KafkaException(place.error)
-        return {(place.topic, place.partition): int(place.offset) for place in found}
-
-    def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
-        try:
-            with self._one_at_a_time:
-                [found] = self._consumer.offsets_for_times(
-                    [TopicPartition(topic, partition, at_ms)], timeout=self._timeout_s
-                )
-        except KafkaException as error:
-            raise Transient(f"the times of {topic}/{partition} cannot be read: {error}") from error
-        return int(found.offset) if found.offset >= 0 else self.offsets(topic, partition)[1]
-
-    def close(self) -> None:
-        with self._one_at_a_time:
-            self._consumer.close()
 
 
 class _Cursor:
     """One consumer and where it stands; used by one thread at a time."""
 
-    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock, asker: _Asker) -> None:
+    def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock, asker: Asker) -> None:
         self._options = options
         self._clock = clock
         self._asker = asker
@@ -262,11 +205,6 @@ def record_of(message: Any) -> Record:
         tuple((name, value or b"") for name, value in message.headers() or ()),
         message.timestamp()[1],
     )
-
-
-def _named(places: Collection[Partition]) -> str:
-    (topic, partition), *others = places
-    return f"{topic}/{partition}" + (f" and {len(others)} others" if others else "")
 
 
 def _expired(place: Place) -> Poison:

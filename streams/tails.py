@@ -18,11 +18,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from schemas.clock import Clock, SystemClock
 from schemas.errors import Misconfigured, Transient
 from schemas.records import Placed, Record
+from streams.asking import Asker, Partition
 from streams.log_reader import record_of
 
 log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 OnRecord = Callable[[Record], None]
 
 BATCH = 500
@@ -48,13 +48,13 @@ class KafkaTails:
         self._kafka = kafka
         self._clock = clock or SystemClock()
         self._options = options or TailsOptions()
-        self._queries = _Queries(kafka, self._options)
+        self._asker = Asker(kafka, self._options.timeout_s, self._clock)
         self._views: list[KafkaTopicView] = []
 
     async def follow(self, topics: Sequence[str], on_record: OnRecord) -> KafkaTopicView:
         """Raises Misconfigured when a topic does not exist, Transient when the broker does not answer."""
         consumer = Consumer(_settings(self._kafka, self._options))
-        view = KafkaTopicView(consumer, self._queries, topics, on_record, self._options, self._clock)
+        view = KafkaTopicView(consumer, self._asker, topics, on_record, self._options, self._clock)
         await view.start()
         self._views.append(view)
         return view
@@ -62,7 +62,7 @@ class KafkaTails:
     async def close(self) -> None:
         for view in self._views:
             await view.close()
-        await asyncio.to_thread(self._queries.close)
+        await asyncio.to_thread(self._asker.close)
 
 
 class KafkaTopicView:
@@ -71,7 +71,7 @@ class KafkaTopicView:
     def __init__(
         self,
         consumer: Consumer,
-        queries: _Queries,
+        asker: Asker,
         topics: Sequence[str],
         on_record: OnRecord,
         options: TailsOptions,
@@ -83,7 +83,7 @@ class KafkaTopicView:
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._consumer = consumer
-        self._queries = queries
+        self._asker = asker
         self._positions: dict[Partition, int] = {}
         self._waiting: list[tuple[dict[Partition, int], asyncio.Future[None]]] = []
         self._room = threading.Semaphore(BATCHES_UNDERWAY)
@@ -91,11 +91,11 @@ class KafkaTopicView:
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
 
     async def start(self) -> None:
-        self._assign_new(await asyncio.to_thread(self._queries.partitions, self._topics))
+        self._assign_new(await asyncio.to_thread(self._asker.partitions, self._topics))
         self._thread.start()
 
     async def caught_up(self) -> None:
-        await self._reached(await asyncio.to_thread(self._queries.ends, list(self._positions)))
+        await self._reached(await asyncio.to_thread(self._asker.ends, list(self._positions)))
 
     async def seen(self, topic: str, placed: Placed) -> None:
         await self._reached({(topic, placed.partition): placed.offset + 1})
@@ -173,7 +173,7 @@ class KafkaTopicView:
 
     def _notice_new_partitions(self) -> None:
         try:
-            self._assign_new(self._queries.partitions(self._topics))
+            self._assign_new(self._asker.partitions(self._topics))
         except (KafkaException, Misconfigured, Transient) as error:
             log.warning("view.refresh_failed", extra={"error": str(error)})
 
@@ -182,48 +182,6 @@ class KafkaTopicView:
         if new:
             self._positions.update(dict.fromkeys(new, 0))
             self._consumer.incremental_assign([TopicPartition(*partition, OFFSET_BEGINNING) for partition in new])
-
-
-class _Queries:
-    """Asks the broker for partitions and ends, through a client of its own.
-
-    A call on a consumer that another thread is polling waits for as long as that thread goes on (confluent-kafka
-    2.16), and on a consumer's own connection an answer would queue behind its long fetches.
-    """
-
-    def __init__(self, kafka: Mapping[str, str], options: TailsOptions) -> None:
-        self._consumer = Consumer(_settings(kafka, options))
-        self._timeout_s = options.timeout_s
-        self._one_at_a_time = threading.Lock()
-
-    def partitions(self, topics: Sequence[str]) -> list[Partition]:
-        with self._one_at_a_time:
-            return [partition for topic in topics for partition in self._partitions_of(topic)]
-
-    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """The offset that the next record of each partition will get."""
-        with self._one_at_a_time:
-            return {partition: self._end(partition) for partition in partitions}
-
-    def close(self) -> None:
-        with self._one_at_a_time:
-            self._consumer.close()
-
-    def _partitions_of(self, topic: str) -> list[Partition]:
-        try:
-            metadata = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
-        except KafkaException as error:
-            raise Transient(f"the broker does not tell the partitions of {topic}: {error}") from error
-        if metadata.error is not None:
-            raise Misconfigured(f"topic {topic} cannot be read ({metadata.error}); run `tidings provision --apply`")
-        return [(topic, partition) for partition in metadata.partitions]
-
-    def _end(self, partition: Partition) -> int:
-        try:
-            offsets = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=self._timeout_s)
-        except KafkaException as error:
-            raise Transient(f"the end of {partition[0]}/{partition[1]} cannot be read: {error}") from error
-        return int(offsets[1])
 
 
 def _item(message: Any) -> Record | tuple[Partition, int] | None:

@@ -17,6 +17,7 @@ DOORS = {
         # The log, written and read.
         "producers.publisher",
         "streams.log_reader",
+        "streams.asking",
         "streams.tails",
         "streams.leader",
         # The one consumer under every handler, and its thread.

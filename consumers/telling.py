@@ -293,7 +293,8 @@ class Teller:
         numbers = Numbers(call, sending.lapsed)
         publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, following)
         acked = partial(self._settling.published, sending.bid, token) if token else None
-        sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR))
+        goes_on = verdict.kind in verdicts.WAITS
+        sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR, events_first=goes_on))
 
     def _timeline(self, sending: Sending, verdict: Verdict) -> bytes:
         """The line that support sees; a wait is not worth one."""

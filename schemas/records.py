@@ -63,13 +63,15 @@ class Done(NamedTuple):
     """The record is finished once everything here is in the log.
 
     acked is called after that and before the offset may be committed. parked says that the record was
-    a poison one that now lies in a dead letter topic; the engine stops when too many are.
+    a poison one that now lies in a dead letter topic; the engine stops when too many are. events_first: once what is
+    published is in the log, nobody who reads this record again says its events any more.
     """
 
     publish: tuple[Outgoing, ...] = ()
     events: tuple[RowEvent, ...] = ()
     acked: Callable[[], None] | None = None
     parked: bool = False
+    events_first: bool = False
 
 
 class Recall:

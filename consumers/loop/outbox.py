@@ -1,8 +1,9 @@
 """Publishes what handlers answered: gathers answers for a moment, writes them in one call, then lets go of them.
 
 Status events may be gathered for longer than what somebody waits for: alone, each of them would cost three processes
-and the broker a record. A record is finished only after everything it led to was acknowledged. A log that is away is
-tried again for ever; nothing is committed meanwhile.
+and the broker a record. What carries a delivery on to its next record goes out behind its events, though: that record
+may be claimed at once, and a copy of this one says nothing any more. A record is finished only after everything it led
+to was acknowledged. A log that is away is tried again for ever; nothing is committed meanwhile.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class Outbox:
         self._writing: set[asyncio.Task[None]] = set()
 
     def put(self, entry: Entry) -> None:
-        (self._soon if entry.done.publish else self._events).put(entry)
+        at_once = entry.done.publish and not entry.done.events_first
+        (self._soon if at_once else self._events).put(entry)
 
     def flush(self) -> None:
         """Begins to write what was gathered."""
@@ -151,8 +153,12 @@ class Outbox:
                 self._events.put(entry)
 
     async def _write_events(self, entries: Sequence[Entry]) -> None:
+        """Their events, then what must not be read before these are there."""
+        following = [one for entry in entries if entry.done.events_first for one in entry.done.publish]
         try:
             await self._publish(self._batches(entries))
+            if following:
+                await self._publish(following)
         except (Poison, Refused) as error:
             await self._singly(self._write_events, entries, error)
             return

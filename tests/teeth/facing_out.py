@@ -29,6 +29,16 @@ LOOP = (
         suffers="A worker killed in between leaves a message that was sent and whose status never says so.",
     ),
     Patch(
+        name="lets a retry be read before what is said of the call before it",
+        promise=2,
+        file="consumers/loop/outbox.py",
+        old="        at_once = entry.done.publish and not entry.done.events_first\n",
+        new="        at_once = entry.done.publish\n",
+        test="tests/unit/consumers/loop/test_outbox.py"
+        "::test_what_carries_a_delivery_on_is_not_in_the_log_before_what_is_said_of_its_last_call",
+        suffers="A worker dies in between: the call may have reached somebody, is repeated, and nobody counts it.",
+    ),
+    Patch(
         name="commits past a record that is still in work",
         promise=1,
         file="consumers/loop/tracker.py",

@@ -35,6 +35,7 @@ class Office:
         self.outbox = Outbox(
             self, options, "group", park, Random(1), self.gaps.append, self._finish, self.broken.append
         )
+        self.order: list[str] = []
         self.refusals = 0
         self.finished_at_refusals: list[int] = []
 
@@ -44,6 +45,7 @@ class Office:
             self.refusals -= 1
             raise Transient("away")
         placed = await self.log.publish(outgoing)
+        self.order += [one.topic for one in outgoing]
         self.written.set()
         return placed
 
@@ -99,6 +101,14 @@ async def test_what_somebody_waits_for_goes_out_at_once_and_its_record_is_kept_u
     assert sorted(await office.all_finished()) == [0, 1]
     (batch,) = (codec.decode(value, StatusBatch) for value in office.values("delivery.status"))
     assert [event.slot for event in batch.events] == [2, 1]
+
+
+async def test_what_carries_a_delivery_on_is_not_in_the_log_before_what_is_said_of_its_last_call() -> None:
+    """Whoever claims the next record makes this one stale: a worker that died in between would have said nothing."""
+    office = Office()
+    office.put(Done((Outgoing("push.retry.10s", b"k", b"1"),), (said("c.x.1", 1),), events_first=True))
+    assert await office.all_finished() == [0]
+    assert office.order == ["delivery.status", "push.retry.10s"]
 
 
 async def test_acked_is_called_after_the_log_has_it_and_before_the_record_is_let_go() -> None:

@@ -1,9 +1,10 @@
 """FACING ACROSS. Log to log, log to table.
 
 On the road, in reading order.
-Singles: `route` (a request -> its deliveries), `starts` (when it may go), `planning` (who is reached how), `plans`
-(the plan that was first), `singles_queue` (who waits for the pace of bulk singles), `grants` (that pace),
-`single_records` (what is written), `snapshots` (who is reached while Redis is away).
+Singles: `route` (a request -> its deliveries), `intake` (the request in a record), `starts` (when it may go),
+`planning` (who is reached how), `single_plans` (the plan that holds), `plans` (kept under its intent), `singles_queue`
+(who waits for the pace of bulk singles), `grants` (that pace), `single_records` (what is written), `snapshots` (who is
+reached while Redis is away).
 Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campaigns` (what is known of each),
 `page_reader` (their pages), `cursors` (how far each is), `release` (what goes next), `lanes` (how full each may be),
 `backlog` (how full each is), `fairness` (whose turn it is), `pace` (a rate kept by counting), `stalls` (who does not

@@ -29,6 +29,7 @@ from streams.dispatch import Dispatch
 from streams.grants import Grants, Purse
 from streams.held_release import HeldRelease
 from streams.holds import Holds
+from streams.intake import Doors, Entry
 from streams.lanes import Window
 from streams.leader import KafkaLeadership, LeaderOptions
 from streams.letting_go import LettingGo
@@ -40,7 +41,7 @@ from streams.recipients_apply import Applier
 from streams.recipients_route import RouteRecipients
 from streams.reconcile import Reconcile, ReconcileOptions
 from streams.release import Releases
-from streams.route import Doors, Entry, Route
+from streams.route import Route
 from streams.share_watch import ShareWatch
 from streams.singles_queue import SinglesQueue
 from streams.ticks import Ticks

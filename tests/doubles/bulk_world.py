@@ -24,7 +24,8 @@ from schemas.records import AnswerTo, Outgoing, Record
 from schemas.topics import Topics
 from schemas.trips import Epoch, Script, Trip
 from streams.grants import Flow, Grants, Purse
-from streams.route import Doors, Entry, Route
+from streams.intake import Doors, Entry
+from streams.route import Route
 from streams.singles_queue import SinglesQueue
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.memory_claims import MemoryClaims

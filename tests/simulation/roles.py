@@ -44,11 +44,12 @@ from streams.fan_out import FanOut
 from streams.grants import Grants, Purse
 from streams.held_release import HeldRelease
 from streams.holds import Holds
+from streams.intake import Doors, Entry
 from streams.lanes import Window
 from streams.letting_go import LettingGo
 from streams.page_reader import PageReader, ReadAhead
 from streams.release import Releases
-from streams.route import Doors, Entry, Route, RouteOptions
+from streams.route import Route, RouteOptions
 from streams.singles_queue import SinglesQueue
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_rivals import Fence, Rivals

@@ -12,7 +12,7 @@ PATCHES = (
     Patch(
         name="ends what expired without asking whether it had gone out",
         promise=7,
-        file="streams/route.py",
+        file="streams/single_plans.py",
         old="            if held is None and one.single.has_expired(now_ms):",
         new="            if one.single.has_expired(now_ms):",
         test="tests/integration/streams/test_route.py::"

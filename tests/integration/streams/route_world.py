@@ -21,8 +21,9 @@ from schemas.stores import SlotView
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.grants import Purse
+from streams.intake import Doors, Entry
 from streams.recipients import RedisProfiles
-from streams.route import Doors, Entry, Route
+from streams.route import Route
 from streams.singles_queue import SinglesQueue
 from tests.doubles.manual_clock import START_MS, ManualClock
 

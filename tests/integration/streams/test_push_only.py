@@ -37,8 +37,9 @@ from schemas.rows import Row
 from schemas.stores import SlotView
 from schemas.trips import Epoch
 from streams.fan_out import FanOut
+from streams.intake import Doors, Entry
 from streams.recipients import RedisProfiles
-from streams.route import Doors, Entry, Route
+from streams.route import Route
 from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import CampaignRoad
 from tests.doubles.manual_clock import START_MS

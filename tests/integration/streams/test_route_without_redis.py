@@ -24,8 +24,9 @@ from schemas.messages import (
 from schemas.policies import MessageClass, TemplatePolicy, WhenRedisIsDown
 from schemas.records import Answer, Done
 from schemas.stores import FacetWrite
+from streams.intake import Doors, Entry
 from streams.recipients import RedisProfiles, RedisSuppressions
-from streams.route import Doors, Entry, Route
+from streams.route import Route
 from tests.doubles.manual_clock import START_MS
 from tests.integration.streams.route_world import (
     EPOCH,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING
 
-from streams import log_reader
+from streams import asking, log_reader
 
 TOPIC = "campaign.audience"
 HANGS_S = 20.0
@@ -58,10 +58,16 @@ def message(offset: int) -> Any:
     return SimpleNamespace(timestamp=lambda: (1, 0), **{name: lambda told=told: told for name, told in found.items()})
 
 
+def _replace_clients(monkeypatch: pytest.MonkeyPatch, client: type[SilentAtItsEnd]) -> None:
+    """Those that read and the one that asks."""
+    for module in (asking, log_reader):
+        monkeypatch.setattr(module, "Consumer", client)
+
+
 async def test_records_that_came_later_are_read_although_the_consumer_says_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_reader, "Consumer", SilentAtItsEnd)
+    _replace_clients(monkeypatch, SilentAtItsEnd)
     reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1))
     (cursor,) = reader._all
     consumer: Any = cursor._consumer
@@ -75,7 +81,7 @@ async def test_records_that_came_later_are_read_although_the_consumer_says_nothi
 async def test_what_was_fetched_already_is_read_on_from_where_the_reader_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_reader, "Consumer", SilentAtItsEnd)
+    _replace_clients(monkeypatch, SilentAtItsEnd)
     reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1, piece_records=1))
     (cursor,) = reader._all
     consumer: Any = cursor._consumer
@@ -99,7 +105,7 @@ async def test_whoever_waits_no_longer_is_not_held_up_by_a_broker_that_does_not_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A readiness check has two seconds, a question to a dead broker ten."""
-    monkeypatch.setattr(log_reader, "Consumer", Hanging)
+    _replace_clients(monkeypatch, Hanging)
     reader = log_reader.KafkaLogReader({}, log_reader.LogReaderOptions(readers=1))
     loop = asyncio.get_running_loop()
     asked_s = loop.time()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.bench import Bench, Outcome
-from benchmarks.cases import accept, campaign, cap, email, fan_out, kill, nothing_outside, sender, status
+from benchmarks.cases import accept, campaign, cap, email, fan_out, kill, nothing_outside, sender, status, trips
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ CASES = (
     Case("tls", "the same over TLS", sender.tls, 2.0),
     Case("nothing", "the same with a provider that costs nothing", nothing_outside.run, 1.0),
     Case("parts", "where the sender's CPU time goes", sender.parts, 1.0),
+    Case("trips", "a round trip to Redis", trips.run, 0.2),
     Case("email", "mail by SMTP", email.run, 1.0, 0.5),
     Case("fan_out", "pages to deliveries", fan_out.run, 1.0),
     Case("campaign", "a campaign through the whole road", campaign.run, 2.5),
@@ -66,6 +67,7 @@ class Figure:
 
 
 BARE = ("bare_per_s", "bare loop on the same client")
+OWN, OWN_TOOK = ("own_cpu_us", "the client's own pipeline"), ("own_took_us", "the client's own pipeline")
 BULLMQ = ("bullmq_per_s", "BullMQ")
 OTHERS = (BARE, BULLMQ, ("peer_python_per_s", "bare Python loop, 25-line client"), ("peer_go_per_s", "bare Go loop"))
 FIGURES = (
@@ -78,6 +80,8 @@ FIGURES = (
     Figure("tls", "of_bare", "the same over TLS, of the bare loop over TLS", "x", 0.6, digits=2),
     Figure("nothing", "per_core_s", "the same, provider that costs nothing, a core of `work`", "/s", 12_000),
     Figure("parts", "worker_us", "CPU of the worker a delivery", "us"),
+    Figure("trips", "cpu_us", "a trip to Redis with one command, CPU", "us", references=(OWN,), digits=1),
+    Figure("trips", "took_us", "the same, how long it takes", "us", references=(OWN_TOOK,), digits=1),
     Figure("email", "per_s", "mail by SMTP", "/s", 2_600, None, (BULLMQ,)),
     Figure("fan_out", "per_core_s", "fan-out, a core", "deliveries/s", 40_000),
     Figure("status", "per_core_s", "status rows and public state, a core", "transitions/s", 30_000),

@@ -1,7 +1,9 @@
 """The body of `schemas.trips`: many commands in one round trip over the client's connection pool (one server).
 
 Packed by hiredis and read straight from the connection: the client's own pipeline does the same at six times the
-CPU, and a campaign makes some ten commands per recipient.
+CPU, and a campaign makes some ten commands per recipient. Connections that came back whole are lent again at once
+(`Lender`): the client's own pool takes twice as long for that as the whole trip of one command, and a login code makes
+a dozen of them (`make bench ROWS=trips`).
 """
 
 from __future__ import annotations
@@ -9,16 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import hiredis
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 
 from deploy.redis_client import answering
 from schemas.trips import Script
 
 TIMEOUT_S = 5.0
 READ_BYTES = 262_144
+KEPT = 32
+"""Connections of a pool that may lie ready here; half of what `redis_client` allows."""
 _NOT_YET = object()
 _UNFIT = (
     *("OOM", "LOADING", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY "),
@@ -31,7 +36,8 @@ class RedisTrips:
     """Body of Trips. store names the asker in metrics and errors; timeout_s bounds a round trip."""
 
     def __init__(self, redis: Redis, store: str, timeout_s: float = TIMEOUT_S) -> None:
-        self._pool = redis.connection_pool
+        self._redis = redis
+        self._lender = _lender_of(redis.connection_pool)
         self._store = store
         self._timeout_s = timeout_s
         self._taught: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
@@ -44,7 +50,7 @@ class RedisTrips:
         """The replies. A script is sent whole when a connection first uses it, so that calls run in their order."""
         with answering(self._store):
             async with asyncio.timeout(self._timeout_s):
-                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+                connection = await self._lender.lend()
                 try:
                     if scripts:
                         self._teach(connection, commands, scripts)
@@ -52,7 +58,7 @@ class RedisTrips:
                     if hiredis.ReplyError in map(type, replies):
                         await _mend(connection, commands, scripts, replies)
                 finally:
-                    await self._pool.release(connection)
+                    await self._lender.take_back(connection)
         return replies
 
     def _teach(self, connection: Any, commands: list[tuple[Any, ...]], scripts: dict[str, Script]) -> None:
@@ -92,6 +98,58 @@ class RedisTrip:
                 parts = iter(flat)
                 replies[at] = dict(zip(parts, parts, strict=True))
         return replies
+
+
+class Lender:
+    """Lends the connections of one pool to all trips over it.
+
+    The pool itself asks each time whether something lies in the socket, which takes a turn of the event loop, and
+    counts what it does. Here nothing can lie there: whoever does not read all answers closes the connection (`_talk`).
+    """
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = proxy(pool)  # found by it, see _lenders: it must be able to go
+        self._kept: list[AbstractConnection] = []
+        self._waiting = 0
+
+    async def lend(self) -> AbstractConnection:
+        """One that is open. Raises what the pool does when there is none to be had, or none can be opened."""
+        while self._kept:
+            connection = self._kept.pop()
+            if _is_whole(connection):
+                return connection
+            await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+        self._waiting += 1
+        try:
+            return await self._pool.get_connection()  # type: ignore[no-any-return]
+        finally:
+            self._waiting -= 1
+
+    async def take_back(self, connection: AbstractConnection) -> None:
+        """Kept for the next, unless somebody waits for the pool to have one again."""
+        if self._waiting or len(self._kept) >= KEPT or not _is_whole(connection):
+            await self._pool.release(connection)
+        else:
+            self._kept.append(connection)
+
+
+_lenders: WeakKeyDictionary[ConnectionPool, Lender] = WeakKeyDictionary()
+
+
+def _lender_of(pool: ConnectionPool) -> Lender:
+    """The one of this pool: what lies ready in one must not be missing in another."""
+    if pool not in _lenders:
+        _lenders[pool] = Lender(pool)
+    return _lenders[pool]
+
+
+def _is_whole(connection: Any) -> bool:
+    """Whether it is open, as far as the event loop has heard."""
+    if not connection.is_connected or connection.should_reconnect():
+        return False
+    reader = connection._reader
+    return not reader.at_eof() and reader.exception() is None
 
 
 async def _mend(

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
@@ -199,6 +200,23 @@ class TestRedis:
         assert metrics.REDIS_FAILURES.labels("hasty")._value.get() == 1
         assert await one(RedisTrips(redis, "test"), ECHO, key, "back") == b"back"
 
+    async def test_whoever_asks_again_gets_the_connection_that_is_open_already(self, redis: Redis, key: str) -> None:
+        first, second = RedisTrips(redis, "first"), RedisTrips(redis, "second")
+        ids = [(await replies(trips, ("CLIENT", "ID")))[0] for trips in (first, second, first)]
+        assert len(set(ids)) == 1
+
+    async def test_many_more_who_ask_than_there_are_connections_all_get_their_answers(
+        self, redis: Redis, key: str
+    ) -> None:
+        """Also who asks by the client itself."""
+        trips = RedisTrips(redis, "test")
+        many = range(5 * redis_client.CONNECTIONS)
+        for _ in range(2):  # the second time with connections that lie ready
+            found = await asyncio.gather(
+                *(one(trips, ECHO, key, number) for number in many), *(redis.echo(number) for number in many)
+            )
+            assert found == [str(number).encode() for number in (*many, *many)]
+
     async def test_a_server_that_nobody_runs_counts_as_down(self) -> None:
         client = redis_client.connect("redis://127.0.0.1:1/0", Epoch())
         with pytest.raises(StoreDown):
@@ -232,6 +250,28 @@ class TestServerOfItsOwn:
         server.child.kill()
         with pytest.raises(StoreDown):
             await asking
+
+    async def test_a_server_that_was_started_again_is_asked_as_if_nothing_had_been_and_known_by_its_new_run(
+        self, server: local_redis.Server, tmp_path: Path
+    ) -> None:
+        epoch = Epoch()
+        client = redis_client.connect(server.url, epoch)
+        trips = RedisTrips(client, "test")
+        await asyncio.gather(*(one(trips, ECHO, "k", number) for number in range(10)))
+        first_run = epoch.run_id
+        children.stop(server.child)
+        program = tools.redis_server()
+        assert program is not None
+        again = local_redis.start(program, tmp_path / "again", urlsplit(server.url).port or 0)
+        try:
+            assert again.url == server.url
+            await asyncio.sleep(0)  # the loop hears of the connections that were closed
+            found = await asyncio.gather(*(one(trips, ECHO, "k", number) for number in range(10)))
+            assert found == [str(number).encode() for number in range(10)]
+            assert epoch.run_id not in (b"", first_run)
+        finally:
+            children.stop(again.child)
+            await client.aclose()
 
     async def test_a_server_that_is_full_counts_as_down_but_can_be_read(self, client: Redis) -> None:
         trips = RedisTrips(client, "test")

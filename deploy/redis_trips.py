@@ -127,8 +127,9 @@ class Lender:
             self._waiting -= 1
 
     async def take_back(self, connection: AbstractConnection) -> None:
-        """Kept for the next, unless somebody waits for the pool to have one again."""
-        if self._waiting or len(self._kept) >= KEPT or not _is_whole(connection):
+        """Kept for the next trip, unless the pool has none left for whoever waits."""
+        is_wanted = self._waiting or not self._pool.can_get_connection()
+        if is_wanted or len(self._kept) >= KEPT or not _is_whole(connection):
             await self._pool.release(connection)
         else:
             self._kept.append(connection)

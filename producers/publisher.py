@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -227,10 +227,14 @@ def _size(record: Outgoing) -> int:
     return size
 
 
+_published = lru_cache(metrics.PUBLISHED.labels)
+"""Looking a label up costs as much as handing a record to librdkafka."""
+
+
 def _count(outgoing: Sequence[Outgoing], latch: _Latch, seconds: float) -> None:
     written = Counter(record.topic for record, at in zip(outgoing, latch.placed, strict=True) if at[1] >= 0)
     for topic, records in written.items():
-        metrics.PUBLISHED.labels(topic).inc(records)
+        _published(topic).inc(records)
     if latch.error:
         failed = Counter(record.topic for record in outgoing)
         for topic, records in (failed - written).items():

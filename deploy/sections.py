@@ -9,9 +9,19 @@ import re
 import zoneinfo
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode
 
 from producers.callbacks import signatures
@@ -90,9 +100,21 @@ ChannelName = Literal["push", "email", "sms", "inapp"]
 
 
 class Section(BaseModel):
-    """Unknown names are refused: a misspelt limit must not be a missing limit."""
+    """Unknown names are refused: a misspelt limit must not be a missing limit. So is a yes where a number is meant,
+    which would be read as 1.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        assert info.field_name is not None
+        kind = cls.model_fields[info.field_name].annotation
+        given = value.values() if isinstance(value, dict) and get_origin(kind) is dict else (value,)
+        if kind is not bool and any(isinstance(one, bool) for one in given):
+            raise ValueError("true and false are no values here")
+        return value
 
 
 class Kafka(Section):

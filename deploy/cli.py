@@ -446,13 +446,14 @@ def holds_list(
     reason: HeldFor = "",
     tenant: OfTenant = "",
     template: OfTemplate = "",
+    user: Annotated[str, typer.Option("--user", help="Only this person's; not who waits in a page.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many to list; all are counted.")] = 50,
     as_json: Json = False,
 ) -> None:
     """What waits in hold, the longest waiting first."""
     from deploy.commands import holds as command
 
-    found = asyncio.run(command.held(_settings(config), command.Wish(reason, tenant, template)))
+    found = asyncio.run(command.held(_settings(config), command.Wish(reason, tenant, template, user=user)))
     if as_json:
         print(json.dumps({"held": [entry.told() for entry in found[:limit]], "counts": command.counts(found)}))
         return

@@ -35,6 +35,7 @@ class Wish:
     tenant: str = ""
     template: str = ""
     notifications: Collection[str] = ()
+    user: str = ""
 
     def check(self) -> None:
         """Raises Misconfigured for a reason that nothing is held for by that name."""
@@ -46,6 +47,8 @@ class Wish:
             return False
         delivery = entry.held.delivery
         if self.template and (delivery is None or delivery.template != self.template):
+            return False
+        if self.user and (delivery is None or delivery.user_id != self.user):
             return False
         return not self.notifications or entry.notification_id in self.notifications
 

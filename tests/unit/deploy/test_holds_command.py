@@ -33,6 +33,8 @@ PAGE = Entry(b"p", Held("default", START_MS, "quiet_hours", 1, START_MS, page=He
         (Wish(), True),
         (Wish(reason="lookalike", tenant="default", template="welcome"), True),
         (Wish(notifications=frozenset({"nabc", "nxyz"})), True),
+        (Wish(user="mia"), True),
+        (Wish(user="ben"), False),
         (Wish(reason="quiet_hours"), False),
         (Wish(tenant="other"), False),
         (Wish(template="offer"), False),
@@ -40,12 +42,13 @@ PAGE = Entry(b"p", Held("default", START_MS, "quiet_hours", 1, START_MS, page=He
     ],
 )
 def test_every_word_narrows_what_is_meant(wish: Wish, meant: bool) -> None:
-    assert wish.means(entry()) is meant
+    assert wish.means(entry(user_id="mia")) is meant
 
 
-def test_a_part_of_a_page_belongs_to_no_template_and_has_no_id() -> None:
+def test_a_part_of_a_page_belongs_to_no_template_and_no_person_and_has_no_id() -> None:
     assert Wish(reason="quiet_hours").means(PAGE)
-    assert not Wish(template="offer").means(PAGE) and not Wish(notifications=frozenset({"nabc"})).means(PAGE)
+    assert not Wish(template="offer").means(PAGE) and not Wish(user="mia").means(PAGE)
+    assert not Wish(notifications=frozenset({"nabc"})).means(PAGE)
     assert PAGE.told()["recipients"] == 3 and PAGE.told()["page"] == 7
 
 

@@ -22,7 +22,7 @@ class Case:
 
 
 CASES = (
-    Case("sender", "bulk sends through the whole sender", sender.http, 2.0, 1.5),
+    Case("sender", "bulk sends through the whole sender", sender.http, 2.5, 1.5),
     Case("tls", "the same over TLS", sender.tls, 2.0),
     Case("nothing", "the same with a provider that costs nothing", nothing_outside.run, 1.0),
     Case("parts", "where the sender's CPU time goes", sender.parts, 1.0),
@@ -75,6 +75,7 @@ FIGURES = (
         "sender", "per_s", "bulk sends, every guard on, HTTP provider answering in 10 ms", "/s", 10_000, None, OTHERS
     ),
     Figure("sender", "of_bare", "the same, of the bare loop", "x", 0.6, digits=2),
+    Figure("sender", "pair_per_s", "the same by two workers, one for each core", "/s", 4_000),
     Figure("sender", "of_bullmq", "the same, of a BullMQ worker with none of these guards", "x", 1.0, digits=2),
     Figure("tls", "per_s", "the same over TLS", "/s", None, None, (BARE,)),
     Figure("tls", "of_bare", "the same over TLS, of the bare loop over TLS", "x", 0.6, digits=2),

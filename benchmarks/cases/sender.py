@@ -29,8 +29,12 @@ PEERS = {"bullmq": "bullmq-1/drain", "peer_python": "barepy-raw/drain", "peer_go
 
 
 async def http(bench: Bench) -> Outcome:
-    """Ours, the bare loop, the peers."""
+    """Ours, the bare loop, ours by a worker for each core, the peers."""
     outcome = await _both(bench, is_secure=False)
+    pair = await _by_two(bench)
+    outcome.values["pair_per_s"] = pair.per_s
+    outcome.notes["CPU us a delivery by two workers"] = rounded(pair.cpu_us)
+    outcome.notes["limit of two workers"] = pair.limit()
     for name, case in PEERS.items():
         found = await peers.measured(bench, case)
         if "rate" in found:
@@ -63,6 +67,19 @@ async def _ours(bench: Bench, is_secure: bool) -> Spent:
         here.running("work", "push.bulk") as worker,
     ):
         meter = here.meter(work=worker.pid, provider=outside.pid)
+        return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
+
+
+async def _by_two(bench: Bench) -> Spent:
+    """The same lane, a worker for each core."""
+    count = bench.size(COUNT)
+    bench.say(f"{count:,} sends through two `tidings work`")
+    async with (
+        filled(bench, Channel.PUSH, count) as (here, outside),
+        here.running("work", "push.bulk") as first,
+        here.running("work", "push.bulk") as second,
+    ):
+        meter = here.meter(**{"one worker": first.pid, "the other": second.pid, "provider": outside.pid})
         return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
 
 

@@ -59,11 +59,13 @@ def planned_suffixes(plan: bytes) -> tuple[list[str], list[str]]:
 
 
 def _stoppable(entry: Entry | None, digest: bytes | None) -> str:
-    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped. So does
-    what is in a digest: it goes out with that.
+    """A lapsed claim counts as sending: its call may have been accepted, so nobody may say it was stopped. So does one
+    that was taken over and given back, and what is in a digest: it goes out with that.
     """
     if digest is not None and digest != keys.IN_NO_DIGEST:
         return "sending"
-    if entry is None or entry.given_back or entry.verdict in (VerdictClass.WAITING, VerdictClass.ENDED):
+    if entry is None or entry.verdict in (VerdictClass.WAITING, VerdictClass.ENDED):
         return "waiting"
+    if entry.given_back:
+        return "sending" if entry.takeovers else "waiting"
     return "sent" if entry.verdict is VerdictClass.SENT else "sending"

@@ -188,8 +188,10 @@ class LaneWorker:
                 left.append(sending)
             elif entry.address != sending.bid.address:
                 self._teller.duplicate(sending, entry)
-            else:
+            elif self._away.is_told(sending.bid):
                 self._teller.ignore(sending)
+            else:
+                self._teller.defer([sending], self._options.store_pause_ms)
         return left
 
     def _go_alone(self, waiting: Sequence[Sending], asked_s: float) -> None:

@@ -109,6 +109,7 @@ class Looker:
         sending.policy = send_checks.policy_of(self._policies, sending.delivery)
         sending.is_first = entry is None
         sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
+        sending.lapsed_now = entry is not None and entry.is_open()
         return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), cancelled))
 
     def _is_wanted(self, sending: Sending, seen: Seen) -> bool:
@@ -141,7 +142,8 @@ def _left_open(sending: Sending, found: Verdict | Wait) -> Verdict | Wait:
         return found
     if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
         return Verdict(EventKind.UNCONFIRMED, found.at_ms, Reason.UNKNOWN_OUTCOME)
-    metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc(len(sending.lapsed))
+    if sending.lapsed_now:  # those before were counted when they were taken over
+        metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
     return found
 
 

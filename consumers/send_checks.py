@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from consumers import claims, digests
-from consumers.claims import Answer, Bid, Entry
+from consumers.claims import Answer, Bid, Entry, VerdictClass
 from consumers.verdicts import Verdict
 from retry_topics import hold
 from schemas import contacts, quiet_hours
@@ -53,10 +53,15 @@ def answered(entry: Entry | None, bid: Bid, now_ms: int) -> Answer | None:
 
 
 def lapsed_calls(entry: Entry | None, now_ms: int) -> range:
-    """The calls that were begun and of which nobody heard since their leases ran out."""
-    if entry is None or not entry.is_open() or entry.lease_end_ms > now_ms:
+    """The calls that were begun and of which nobody heard since their leases ran out.
+
+    Whoever takes a claim over and gives it back makes no call, but the one before is still in doubt.
+    """
+    if entry is None or entry.verdict is not VerdictClass.NONE:
         return range(0)
-    return range(entry.record_call, entry.call + 1)
+    if entry.given_back:
+        return range(entry.record_call, entry.call)
+    return range(entry.record_call, entry.call + 1) if entry.lease_end_ms <= now_ms else range(0)
 
 
 def obstacle(

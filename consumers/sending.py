@@ -100,7 +100,8 @@ class Sending:
     """What is known of one delivery so far; each step fills its part.
 
     is_first: nobody had claimed it at the look. address, locale, zone: where it goes, in which language, and by whose
-    clock. lapsed: calls of earlier holders that nobody heard of. claim, lease_until_s (steady): once the claim is ours.
+    clock. lapsed: calls of earlier holders that nobody heard of; lapsed_now: the last of them was not taken over yet.
+    claim, lease_until_s (steady): once the claim is ours.
     is_ending: its end without a call is on the way into the claim, or its fallback is asked for. standing: whether
     another channel has taken its place. is_alone: called without Redis, under a claim that only this process knows of.
     """
@@ -115,6 +116,7 @@ class Sending:
     version: int = 0
     cancelled: bool = False
     lapsed: range = range(0)
+    lapsed_now: bool = False
     address: str = ""
     locale: str = ""
     zone: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from consumers import claims, verdicts, wishes
-from consumers.claims import Answer, Entry, Settled, Taken
+from consumers.claims import Answer, Bid, Entry, Settled, Taken
 from consumers.fallbacks import Found, Question, Standing, may_wait_too_long
 from consumers.send_checks import Wait
 from consumers.sending import Sending, WorkerOptions
@@ -200,7 +200,11 @@ class Teller:
         doubted = verdicts.with_doubt(verdict)
         self._away.called(sending, doubted, self._timeline(sending, verdict))
         self._count(sending, verdict)
-        self._announce(sending, doubted, sending.delivery.call, b"", None)
+        self._announce(sending, doubted, sending.delivery.call, partial(self._told_alone, sending.bid), None)
+
+    def _told_alone(self, bid: Bid) -> None:
+        if token := self._away.told(bid):
+            self._settling.published(bid, token)
 
     def _settle(self, sending: Sending, verdict: Verdict, reference: str = "") -> None:
         self._settling.add(Settlement(sending, verdict, self._timeline(sending, verdict), reference))
@@ -276,25 +280,34 @@ class Teller:
         """Tells the log. What follows an end on another channel is asked first: the row must hear of both at once."""
         following = self._announcer.following(sending.delivery) if token else None
         question = wishes.at_the_end(sending, verdict) if following is not None else None
+        acked = partial(self._settling.published, sending.bid, token) if token else None
         if question is None:
-            self._announce(sending, verdict, call, token, None)
+            self._announce(sending, verdict, call, acked, None)
             return
 
         def answered(found: Found) -> None:
             starts = found.standing is Standing.STARTED_HERE
-            self._announce(sending, verdict, call, token, following if starts else None)
+            self._announce(sending, verdict, call, acked, following if starts else None)
 
         sending.is_ending = True
         self._settling.ask(question, sending, answered)
 
-    def _announce(self, sending: Sending, verdict: Verdict, call: int, token: bytes, following: Channel | None) -> None:
+    def _announce(
+        self,
+        sending: Sending,
+        verdict: Verdict,
+        call: int,
+        acked: Callable[[], None] | None,
+        following: Channel | None,
+    ) -> None:
+        """acked: called once the log has it."""
         if following is not None:
             metrics.FALLBACKS.labels(sending.delivery.channel, following, verdict.reason).inc()
         numbers = Numbers(call, sending.lapsed)
         publish, events = self._announcer.announce(sending.record, sending.delivery, verdict, numbers, following)
-        acked = partial(self._settling.published, sending.bid, token) if token else None
-        goes_on = verdict.kind in verdicts.WAITS
-        sending.finish(Done(publish, events, acked, verdict.park == ParkReason.INTERNAL_ERROR, events_first=goes_on))
+        comes_again = verdict.kind in verdicts.WAITS or bool(verdict.park)
+        parked = verdict.park == ParkReason.INTERNAL_ERROR
+        sending.finish(Done(publish, events, acked, parked, events_first=comes_again))
 
     def _timeline(self, sending: Sending, verdict: Verdict) -> bytes:
         """The line that support sees; a wait is not worth one."""

@@ -48,12 +48,16 @@ class AwayOptions:
 
 
 class _Note(NamedTuple):
-    """A call that no claim knows of. line: for the user's timeline. not_before_s (steady): when to write it."""
+    """A call that no claim knows of. line: for the user's timeline. not_before_s (steady): when to write it.
+
+    is_told: its verdict is on the log.
+    """
 
     bid: Bid
     verdict: Verdict
     line: bytes
     not_before_s: float = 0.0
+    is_told: bool = False
 
 
 class WithoutRedis:
@@ -71,6 +75,8 @@ class WithoutRedis:
         self._healths: Sequence[Health] = ()
         self._begun: dict[bytes, Bid] = {}
         self._notes: dict[bytes, _Note] = {}
+        self._untold: dict[bytes, bytes] = {}
+        """Tokens of claims that were written before the log had their verdicts."""
         self._noted = asyncio.Event()
         self._writing = asyncio.Lock()
 
@@ -152,6 +158,18 @@ class WithoutRedis:
         self._notes[sending.bid.claim_key] = _Note(sending.bid, verdict, line)
         self._noted.set()
 
+    def told(self, bid: Bid) -> bytes:
+        """The verdict is on the log. The token of its claim where that is written already, to be marked; else b""."""
+        note = self._notes.get(bid.claim_key)
+        if note is not None:
+            self._notes[bid.claim_key] = note._replace(is_told=True)
+        return self._untold.pop(bid.claim_key, b"")
+
+    def is_told(self, bid: Bid) -> bool:
+        """Whether the log has the verdict of the call that is known of it."""
+        note = self._notes.get(bid.claim_key)
+        return note is not None and note.is_told
+
     def let_go(self, sending: Sending) -> None:
         """It goes on as any other, as soon as Redis is back."""
         self._begun.pop(sending.bid.claim_key, None)
@@ -180,32 +198,35 @@ class WithoutRedis:
         known.epoch.ask(trip)
         *replies, epoch = await trip.execute()
         known.epoch.check(epoch)
-        written = [
-            (note, taken) for note, reply in zip(some, replies, strict=True) if (taken := self._written(note, reply))
-        ]
-        await self._mark(written)
+        written = [self._written(note.bid.claim_key, reply) for note, reply in zip(some, replies, strict=True)]
+        await self._mark([one for one in written if one is not None])
 
-    def _written(self, note: _Note, reply: Any) -> Entry | None:
+    def _written(self, key: bytes, reply: Any) -> tuple[_Note, Entry] | None:
         """The claim as it is now ours. One that a lost round trip took keeps its lease, and is asked for again then."""
+        note = self._notes.pop(key)
         if isinstance(reply, Exception):
             log.error("claim.not_written", extra={"error": str(reply)})
-            self._notes.pop(note.bid.claim_key, None)
             return None
         taken: Taken = self._stores.claims.read_end(reply)
         if taken.answer is Answer.SENDING:
             later_s = self._clock.steady_s() + self._options.lease_s
-            self._notes[note.bid.claim_key] = note._replace(not_before_s=later_s)
+            self._notes[key] = note._replace(not_before_s=later_s)
+        if taken.entry is None or taken.answer not in (Answer.CLAIMED, Answer.TAKEOVER):
             return None
-        self._notes.pop(note.bid.claim_key, None)
-        return taken.entry if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER) else None
+        return note, taken.entry
 
     async def _mark(self, written: Sequence[tuple[_Note, Entry]]) -> None:
-        """Their verdicts are on the log already."""
+        """Marks those whose verdicts are on the log. The others are when they are (`told`): without the mark, whoever
+        reads the record after our death says what the claim keeps.
+        """
         if not written:
             return
         trip = self._stores.trips.begin()
         for note, entry in written:
-            self._stores.claims.ask_published(trip, note.bid, entry.token)
+            if note.is_told:
+                self._stores.claims.ask_published(trip, note.bid, entry.token)
+            else:
+                self._untold[note.bid.claim_key] = entry.token
             _ask_line(trip, note)
         await trip.execute()
         log.warning("claims.written_afterwards", extra={"claims": len(written)})
@@ -226,7 +247,7 @@ def _may(delivery: Delivery, policy: TemplatePolicy) -> bool:
 
 
 def _entry(bid: Bid, verdict: VerdictClass) -> Entry:
-    """What the claim would be. It has been published: the log was told at once."""
+    """What the claim would be."""
     return Entry(verdict, True, False, bid.generation, bid.record_call, 0, 0, b"", bid.address, b"")
 
 

@@ -146,11 +146,11 @@ def _lender_of(pool: ConnectionPool) -> Lender:
 
 
 def _is_whole(connection: Any) -> bool:
-    """Whether it is open, as far as the event loop has heard."""
+    """Whether it is open and nothing lies in it, as far as the event loop has heard."""
     if not connection.is_connected or connection.should_reconnect():
         return False
     reader = connection._reader
-    return not reader.at_eof() and reader.exception() is None
+    return not reader.at_eof() and reader.exception() is None and not reader._buffer
 
 
 async def _mend(

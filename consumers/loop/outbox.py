@@ -153,14 +153,21 @@ class Outbox:
                 self._events.put(entry)
 
     async def _write_events(self, entries: Sequence[Entry]) -> None:
-        """Their events, then what must not be read before these are there."""
-        following = [one for entry in entries if entry.done.events_first for one in entry.done.publish]
         try:
             await self._publish(self._batches(entries))
-            if following:
-                await self._publish(following)
         except (Poison, Refused) as error:
             await self._singly(self._write_events, entries, error)
+            return
+        self._finish([entry for entry in entries if not entry.done.events_first])
+        if following := [entry for entry in entries if entry.done.events_first]:
+            await self._write_behind(following)
+
+    async def _write_behind(self, entries: Sequence[Entry]) -> None:
+        """What must not be read before its events are there."""
+        try:
+            await self._publish([one for entry in entries for one in entry.done.publish])
+        except (Poison, Refused) as error:
+            await self._singly(self._write_behind, entries, error)
             return
         self._finish(entries)
 

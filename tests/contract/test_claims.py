@@ -423,6 +423,21 @@ class TestCancellations:
         assert await self.cancel(redis, user_id, intent) == [("sms", "sent"), (push, "waiting")]
         assert (await take(bench, sms._replace(claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK
 
+    async def test_what_may_have_been_sent_is_not_called_stopped_although_its_claim_was_given_back(
+        self, redis: Redis
+    ) -> None:
+        user_id, intent = uuid.uuid4().hex, keys.single_intent("default", "order-1")
+        plan = planning.pack(Plan((Part(Channel.SMS),)), keys.single_address(deliveries.EPOCH, 3, 35))
+        await redis.set(keys.redis_plan("default", user_id, intent), plan)
+        bench, sms = RedisBench(redis), claims.bid_for(deliveries.single(user_id=user_id))
+        for told in ("waiting", "sending"):
+            await take(bench, sms)
+            await one(bench, "give_back", sms, await token_of(bench, sms))
+            assert await self.cancel(redis, user_id, intent) == [("sms", told)]
+            await redis.delete(sms.cancel_key)
+            await take(bench, sms)
+            await bench.lapse(sms)  # its call may have been made
+
     async def test_what_is_in_a_digest_is_not_stopped_any_more_and_who_went_alone_is(self, redis: Redis) -> None:
         user_id, intent = uuid.uuid4().hex, keys.single_intent("default", "order-1")
         plan = planning.pack(

@@ -20,6 +20,15 @@ PATCHES: tuple[Patch, ...] = (
         suffers="After an outage every login code of its last minute comes a second time.",
     ),
     Patch(
+        name="marks a call made without Redis as told before the log has what it came to",
+        promise=1,
+        file="consumers/without_redis.py",
+        old="            if note.is_told:\n",
+        new="            if note:\n",
+        test=_SENDERS + "TestTheLogIsAwayToo::test_a_worker_that_dies_then_leaves_it_to_the_next_to_say_so",
+        suffers="Redis and Kafka fail together: a code that the provider refused for the moment is never tried again.",
+    ),
+    Patch(
         name="takes no count of calls made without Redis",
         promise=2,
         file="consumers/telling.py",

@@ -200,6 +200,15 @@ CLAIM = (
         suffers="People got a message twice, and the report says that it cannot have happened.",
     ),
     Patch(
+        name="forgets a call in doubt once who took it over gave the claim back",
+        promise=2,
+        file="consumers/send_checks.py",
+        old="        return range(entry.record_call, entry.call)\n",
+        new="        return range(0)\n",
+        test=_DECISIONS + "TestClaims::test_a_call_in_doubt_is_told_although_who_took_it_over_gave_the_claim_back",
+        suffers="Support says that a message was cancelled in time which its reader has on the telephone.",
+    ),
+    Patch(
         name="begins a call that may outlive its lease",
         promise=2,
         file="consumers/calling.py",

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from consumers.breaker import Gate, State
-from consumers.claims import Bid, Entry
+from consumers.claims import Bid, Entry, bid_for
 from schemas import keys, stores
 from schemas.errors import Misconfigured
 from schemas.messages import CampaignOrder, Channel, Delivery, Device
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
-from schemas.records import Answer
+from schemas.records import Answer, Defer
 from tests.doubles import deliveries
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.sender_bench import (
@@ -231,6 +231,22 @@ class TestClaims:
         await self.crash(bench, deliveries.single(expires_at_ms=START_MS + 20_000))
         (answer,) = await bench.send(deliveries.single(expires_at_ms=START_MS + 20_000))
         assert shown(answer) == [("unconfirmed", ""), ("expired", "expired")]
+
+    @pytest.mark.parametrize("end", ["expired", "cancelled"])
+    async def test_a_call_in_doubt_is_told_although_who_took_it_over_gave_the_claim_back(
+        self, bench: SenderBench, end: str
+    ) -> None:
+        delivery = deliveries.single(expires_at_ms=START_MS + 60_000)
+        await bench.die(delivery, "after_send")
+        bench.tokens.dead = 2
+        (waits,) = await bench.send(delivery)
+        assert isinstance(waits, Defer)
+        if end == "expired":
+            bench.clock.advance(60_000)
+        else:
+            bench.claims.cancelled.add(bid_for(delivery).cancel_key)
+        (answer,) = await bench.send(delivery)
+        assert [(event.kind.value, event.call) for event in events(answer)] == [("unconfirmed", 1), (end, 0)]
 
     async def test_of_what_expires_after_two_crashes_the_first_call_is_counted_as_repeated(
         self, bench: SenderBench

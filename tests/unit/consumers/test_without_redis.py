@@ -74,16 +74,16 @@ def code(event_id: str = "order-1", **changes: Any) -> Delivery:
     return deliveries.single(event_id=event_id, **{"snapshot": snapshot, **changes})
 
 
-async def away(bench: SenderBench, worker: LaneWorker, *sent: Delivery) -> list[Answer]:
+async def away(bench: SenderBench, worker: LaneWorker, *sent: Delivery, log_is_away: bool = False) -> list[Answer]:
     """What becomes of them once Redis has been away for long enough."""
     bench.trips.down = True
     assert all(isinstance(one, Defer) for one in await hand(bench, worker, *sent)), "a moment's trouble is waited out"
     bench.clock.advance(2_000)
-    return await hand(bench, worker, *sent)
+    return await hand(bench, worker, *sent, log_is_away=log_is_away)
 
 
-async def hand(bench: SenderBench, worker: LaneWorker, *sent: Delivery) -> list[Answer]:
-    """Their answers in order. The worker goes on working."""
+async def hand(bench: SenderBench, worker: LaneWorker, *sent: Delivery, log_is_away: bool = False) -> list[Answer]:
+    """Their answers in order. The worker goes on working. log_is_away: what they led to is not written yet."""
     records = [bench.record(one) for one in sent]
     answers: dict[int, Answer] = {}
     all_answered = asyncio.Event()
@@ -91,7 +91,7 @@ async def hand(bench: SenderBench, worker: LaneWorker, *sent: Delivery) -> list[
     def answer(record: Record, given: Answer) -> None:
         assert record.offset not in answers, "answered twice"
         answers[record.offset] = given
-        if isinstance(given, Done) and given.acked is not None:
+        if isinstance(given, Done) and given.acked is not None and not log_is_away:
             given.acked()
         if len(answers) == len(records):
             all_answered.set()
@@ -169,6 +169,47 @@ async def test_a_copy_of_the_record_is_not_sent_while_no_claim_can_say_so(bench:
     (copy,) = await hand(bench, worker, code())
     assert isinstance(copy, Done) and copy.events == ()
     assert len(bench.provider.calls) == 1
+
+
+class TestTheLogIsAwayToo:
+    """The claim of a call is written before the log has what the call came to."""
+
+    @pytest.mark.parametrize("kind", [Kind.DONE, Kind.RETRY])
+    async def test_a_worker_that_dies_then_leaves_it_to_the_next_to_say_so(
+        self, bench: SenderBench, start: Start, kind: Kind
+    ) -> None:
+        worker = start()
+        bench.provider.script = [Outcome(kind)]
+        (untold,) = await away(bench, worker, code(), log_is_away=True)
+        bench.trips.down = False
+        await hand(bench, worker, deliveries.single(event_id="another"))
+        (again,) = await bench.send(code())
+        assert (shown(again), done(again).publish) == (shown(untold), done(untold).publish)
+        assert len(bench.provider.calls) == 2
+
+    async def test_once_the_log_has_it_a_copy_says_nothing_more(self, bench: SenderBench, start: Start) -> None:
+        worker = start()
+        (untold,) = await away(bench, worker, code(), log_is_away=True)
+        bench.trips.down = False
+        await hand(bench, worker, deliveries.single(event_id="another"))
+        acked = done(untold).acked
+        assert acked is not None
+        acked()
+        await hand(bench, worker, deliveries.single(event_id="a third"))
+        (again,) = await bench.send(code())
+        assert isinstance(again, Done) and again.events == ()
+
+    async def test_a_copy_of_the_record_waits_for_the_log(self, bench: SenderBench, start: Start) -> None:
+        worker = start()
+        (untold,) = await away(bench, worker, code(), log_is_away=True)
+        (copy,) = await hand(bench, worker, code())
+        assert isinstance(copy, Defer)
+        acked = done(untold).acked
+        assert acked is not None
+        acked()
+        (copy,) = await hand(bench, worker, code())
+        assert isinstance(copy, Done) and copy.events == ()
+        assert len(bench.provider.calls) == 1
 
 
 async def test_the_same_wish_accepted_twice_is_sent_once(bench: SenderBench, start: Start) -> None:

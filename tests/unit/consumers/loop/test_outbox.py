@@ -111,6 +111,17 @@ async def test_what_carries_a_delivery_on_is_not_in_the_log_before_what_is_said_
     assert office.order == ["delivery.status", "push.retry.10s"]
 
 
+async def test_a_retry_that_is_too_large_is_parked_and_holds_up_nobody_else() -> None:
+    office = Office(linger_s=0.001)
+    for_each = ((), (Outgoing("push.retry.10s", b"k", BIG),), (Outgoing("push.retry.10s", b"k", b"3"),))
+    office.put(*(Done(one, (said("c.x.1", n),), events_first=bool(one)) for n, one in enumerate(for_each)))
+    assert await office.all_finished() == [0, 1, 2]
+    assert office.values("push.retry.10s") == [b"3"]
+    (letter,) = office.log.records("push.dlq")
+    assert letter.header("tid-first-offset") == b"1"
+    assert office.order == ["delivery.status", "push.dlq", "push.retry.10s"]
+
+
 async def test_acked_is_called_after_the_log_has_it_and_before_the_record_is_let_go() -> None:
     office = Office()
     seen: list[tuple[int, int]] = []

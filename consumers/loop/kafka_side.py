@@ -268,6 +268,9 @@ class KafkaSide:
             error = error or failure
         self._trackers.clear()
         try:
+            # By close alone a member that holds no partition would not leave (librdkafka 2.16), and the next rebalance
+            # would wait for its session to end, and with it whoever commits meanwhile.
+            self._consumer.unsubscribe()
             self._consumer.close()
             self._ends.close()
         except BaseException as failure:

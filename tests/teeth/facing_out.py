@@ -39,6 +39,16 @@ LOOP = (
         suffers="A worker dies in between: the call may have reached somebody, is repeated, and nobody counts it.",
     ),
     Patch(
+        name="does not leave its group where it holds no partition",
+        promise=10,
+        file="consumers/loop/kafka_side.py",
+        old="            self._consumer.unsubscribe()\n",
+        new="",
+        test="tests/integration/engine/test_rebalance.py"
+        "::test_a_worker_without_a_partition_leaves_the_group_when_it_is_stopped",
+        suffers="After a scale-down the lane stands still for half a minute, and the next worker to stop hangs.",
+    ),
+    Patch(
         name="commits past a record that is still in work",
         promise=1,
         file="consumers/loop/tracker.py",

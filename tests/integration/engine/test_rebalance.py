@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from schemas.records import Answer, Defer, Done, Record
 from tests.integration.engine.bench import Bench, Told, eventually, running
+
+LEAVES_S = 3.0
 
 
 async def test_a_second_worker_in_the_middle_loses_nothing_and_doubles_nothing(bench: Bench) -> None:
@@ -143,3 +147,26 @@ async def test_a_pause_does_not_outlive_its_assignment(bench: Bench) -> None:
         for answer in list(stuck.open.values()):
             answer(Done())
         await bench.committed_reaches([4_000, 0])
+
+
+async def test_a_worker_without_a_partition_leaves_the_group_when_it_is_stopped(bench: Bench) -> None:
+    """A member that stays until its session ends holds up the next rebalance, and all commits with it."""
+    admin = AdminClient(dict(bench.kafka))
+
+    assert bench.options.kafka.session_timeout_s > LEAVES_S
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(bench.partitions):
+            await stack.enter_async_context(running(bench.engine(Told())))
+        async with running(bench.engine(Told())) as idle:
+            await _members_are(bench, admin, bench.partitions + 1)
+            assert not idle.trackers
+        async with asyncio.timeout(LEAVES_S):
+            await _members_are(bench, admin, bench.partitions)
+
+
+async def _members_are(bench: Bench, admin: AdminClient, count: int) -> None:
+    def members() -> int:
+        return len(admin.describe_consumer_groups([bench.group])[bench.group].result().members)
+
+    while await asyncio.to_thread(members) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)

@@ -154,12 +154,13 @@ async def test_a_worker_without_a_partition_leaves_the_group_when_it_is_stopped(
     admin = AdminClient(dict(bench.kafka))
 
     assert bench.options.kafka.session_timeout_s > LEAVES_S
+    engines = [bench.engine(Told()) for _ in range(bench.partitions + 1)]
     async with contextlib.AsyncExitStack() as stack:
-        for _ in range(bench.partitions):
-            await stack.enter_async_context(running(bench.engine(Told())))
-        async with running(bench.engine(Told())) as idle:
-            await _members_are(bench, admin, bench.partitions + 1)
-            assert not idle.trackers
+        for engine in engines:
+            await stack.enter_async_context(running(engine))
+        await eventually(lambda: sorted(len(engine.trackers) for engine in engines) == [0] + bench.partitions * [1])
+        await _members_are(bench, admin, bench.partitions + 1)
+        await next(engine for engine in engines if not engine.trackers).stop()
         async with asyncio.timeout(LEAVES_S):
             await _members_are(bench, admin, bench.partitions)
 

@@ -2,8 +2,8 @@
 
 Packed by hiredis and read straight from the connection: the client's own pipeline does the same at six times the
 CPU, and a campaign makes some ten commands per recipient. Connections that came back whole are lent again at once
-(`Lender`): the client's own pool takes twice as long for that as the whole trip of one command, and a login code makes
-a dozen of them (`make bench ROWS=trips`).
+(`Lender`): the client's own pool takes as long for that as the whole trip of one command, and a login code makes a
+dozen of them (`make bench ROWS=trips`).
 """
 
 from __future__ import annotations

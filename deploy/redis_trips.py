@@ -122,7 +122,8 @@ class Lender:
             await self._pool.release(connection)
         self._waiting += 1
         try:
-            return await self._pool.get_connection()  # type: ignore[no-any-return]
+            opened: AbstractConnection = await self._pool.get_connection()
+            return opened
         finally:
             self._waiting -= 1
 

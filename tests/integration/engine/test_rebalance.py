@@ -166,6 +166,8 @@ async def test_a_worker_without_a_partition_leaves_the_group_when_it_is_stopped(
 
 
 async def _members_are(bench: Bench, admin: AdminClient, count: int) -> None:
+    """Returns once the broker says so, which it tells only to those who ask."""
+
     def members() -> int:
         return len(admin.describe_consumer_groups([bench.group])[bench.group].result().members)
 

@@ -98,10 +98,18 @@ class Broker:
         committed = consumer.committed([TopicPartition(topic, number) for number in ends], TIMEOUT_S)
         return sum(max(0, ends[place.partition] - max(0, place.offset)) for place in committed)
 
+    def partitions(self, topic: str) -> int:
+        """How many it has."""
+        consumer = self._consumer("nobody")
+        try:
+            return len(_numbers(consumer, topic))
+        finally:
+            consumer.close()
+
     def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
-        numbers = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
         return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)[1] for number in numbers
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)[1]
+            for number in _numbers(consumer, topic)
         }
 
     def _consumer(self, group: str) -> Consumer:
@@ -109,6 +117,10 @@ class Broker:
         return Consumer(
             {**self._client, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         )
+
+
+def _numbers(consumer: Consumer, topic: str) -> list[int]:
+    return [*consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions]
 
 
 def _is_at(consumer: Consumer, topic: str, partition: int, end: int) -> bool:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
 
 from schemas import codec, messages
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite
-from tests.acceptance.deployment import COMMAND, SETTINGS
 from tests.acceptance.world import SMS, World
 
-WITHIN_S = 60
 WAITS_S = 25
 """Long enough for the command to be run on a slow machine while the message still waits."""
 
@@ -23,7 +19,7 @@ async def test_support_reads_why_a_message_waits_what_is_next_and_how_it_ended(w
     await world.faults(SMS, errors={"503": 1}, retry_after_s=WAITS_S)
     sent = await world.notify(user, "code", params={"code": "135790"})
     await world.until_status(sent, "retrying")
-    story = await _explained(world, sent)
+    story = await world.explained(sent)
     assert "Template code (transactional), for user " + user in story
     assert "call 1 to texter: the provider had an error (status 503), again at" in story
     assert "Next: it is tried again by texter at" in story and "in Asia/Tokyo)" in story
@@ -32,7 +28,7 @@ async def test_support_reads_why_a_message_waits_what_is_next_and_how_it_ended(w
     await world.faults(SMS, errors={"503": 1}, calls=1)
     other = await world.notify(user, "code", params={"code": "135791"})
     await world.until_status(other, "delivered")
-    told = json.loads(await _explained(world, f"{other}.sms", "--json"))
+    told = json.loads(await world.explained(f"{other}.sms", "--json"))
     assert (told["status"], told["missing"]) == ("delivered", [])
     [lines] = [section["lines"] for section in told["story"] if section["title"] == "SMS"]
     assert any("call 2 to texter: accepted" in line for line in lines)
@@ -51,14 +47,5 @@ async def test_what_was_asked_for_by_an_event_on_the_log_is_told_as_such(world: 
         return found
 
     [first] = await world.until(shown, bool, "the code was sent")
-    story = await _explained(world, first["notification_id"])
+    story = await world.explained(first["notification_id"])
     assert "Asked for by an event published on the log at" in story
-
-
-async def _explained(world: World, *words: str) -> str:
-    """What the command prints."""
-    settings = world.deployment.folder / SETTINGS
-    command = [str(COMMAND), "explain", *words, "--config", str(settings)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WITHIN_S)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -36,6 +36,7 @@ BROKER_AWAY_S = 90.0
 BACK_WITHIN_S = 60.0
 CODE_WITHIN_S = 15.0
 """What a person waits for a login code, on a machine that does much else; Redis must be away for 2 s of it first."""
+NOT_NOW = "Nothing is sent while Redis cannot be used"
 REDIS, LOG = surroundings.REDIS_TRUSTED, surroundings.LOG_ANSWERS
 NEEDS_REDIS = (
     "route-requests",
@@ -79,12 +80,14 @@ async def test_a_minute_without_redis_delays_and_loses_nothing(world: World, sta
         gone_s = time.monotonic()
         for role in NEEDS_REDIS:
             await until_it_waits_for(world, role, REDIS)
-            assert (await numbers(world, role))["tidings_redis_down"] == 1
+            assert (await world.numbers(role))["tidings_redis_down"] == 1
         asked = await sent.more_singles(1)
         before = (await world.ledger(PUSH))["calls"]
         await asyncio.sleep(max(0.0, gone_s + AWAY_S - time.monotonic()))
         assert (await world.ledger(PUSH))["calls"] == before, "somebody was called without a look at their wishes"
         assert asked[0].status == 202 and asked[0].headers["Idempotency-Checked"] == "false"
+        assert NOT_NOW in await world.explained(asked[0].body["notification_id"])
+        await world.until_told(sent.campaign, lambda told: told["waits_for"] is not None, "says what it waits for")
         stack.start_redis()
         await until_all_work(world)
     await sent.all_arrived()
@@ -122,7 +125,7 @@ async def test_a_broker_away_for_longer_than_a_write_may_take_delays_and_loses_n
         gone_s = time.monotonic()
         for role in NEEDS_LOG:
             await until_it_waits_for(world, role, LOG)
-            assert (await numbers(world, role))["tidings_log_down"] == 1
+            assert (await world.numbers(role))["tidings_log_down"] == 1
         refused = await sent.more_singles(1)
         assert [answer.status for answer in refused] == [503], "only what is in the log is accepted"
         await asyncio.sleep(max(0.0, gone_s + BROKER_AWAY_S - time.monotonic()))
@@ -335,24 +338,9 @@ async def until_all_work(world: World) -> None:
 
 async def looked_at(world: World, role: str, holds: Callable[[tuple[int, Any]], bool], what: str) -> None:
     async def look() -> tuple[int, Any]:
-        if (url := metrics_url(world, role)) is None:
+        if (url := world.metrics_url(role)) is None:
             return 0, "it is being started"
         answer = await world.ask("GET", url.removesuffix("/metrics") + "/readyz")
         return answer.status, answer.body
 
     await world.until(look, holds, what)
-
-
-async def numbers(world: World, role: str) -> dict[str, float]:
-    """The role's metrics without labels."""
-    url = metrics_url(world, role)
-    assert url is not None
-    text = (await world.ask("GET", url)).body
-    pairs = (line.rpartition(" ") for line in text.splitlines() if line.startswith("tidings_") and "{" not in line)
-    return {name: float(value) for name, _, value in pairs}
-
-
-def metrics_url(world: World, role: str) -> str | None:
-    """Where the running process of this role shows its numbers; None while there is none."""
-    shown = json.loads((world.deployment.logs / "metrics.json").read_text())
-    return str(shown[role]["metrics"]) if role in shown else None

@@ -25,7 +25,8 @@ PUSH_PER_S, PUSH_BURST = 1_500, 150
 MOST_REPEATED = 0.1
 PROBES = 3 * 13
 """Three calls in a round, and a round every five seconds at most, while it is away and until it is found to be back."""
-WORKER = "work-push.bulk"
+WORKER, OTHER = "work-push.bulk", "work-push.bulk-2"
+GATEWAY = 'provider="gateway"'
 SPARE, SMS_PER_S, SMS_BURST = "/spare", 400, 40
 SECONDS = 10.0
 """Until the standby has taken over: the breaker needs some failed calls, the workers' next look, and no more."""
@@ -95,7 +96,9 @@ async def test_a_minute_without_a_provider_loses_nothing_and_ends_without_a_wave
     await world.until(lambda: world.ledger(PUSH), lambda seen: seen["sends"] >= SIZE // 10, "it is under way")
     await goes_away(world, way, how)
     world.kill(WORKER)
+    before = await tries(world, OTHER)
     await asyncio.sleep(AWAY_S)
+    tried = await tries(world, OTHER) - before + await tries(world, WORKER)
     while_away = await world.ledger(PUSH)
     await comes_back(world, way)
     told = await world.until_finished(campaign, 300)
@@ -105,6 +108,7 @@ async def test_a_minute_without_a_provider_loses_nothing_and_ends_without_a_wave
     sends = [sent for _, sent in calls.values()]
     assert min(sends) == 1, "somebody got nothing"
     assert sum(sends) - SIZE <= told["possible_duplicates"], "somebody got it twice, and nobody counted it"
+    assert 0 < tried <= MOST_REPEATED * SIZE + PROBES, "whoever is away is asked now and then"
     made, book = sum(called for called, _ in calls.values()), await world.ledger(PUSH)
     assert made <= (1 + MOST_REPEATED) * SIZE + PROBES, f"{made} calls for {SIZE} people: {book}"
     assert made - while_away["calls"] <= SIZE, "what failed is not tried many times over"
@@ -141,6 +145,14 @@ async def test_a_standby_takes_over_within_seconds_and_gives_back_while_a_worker
     assert sum(sends) - size <= told["possible_duplicates"], "once, by either, unless a worker died over it"
     for service in (SMS, SPARE):
         assert (await world.ledger(service))["most_in_a_second"] <= SMS_PER_S + SMS_BURST
+
+
+async def tries(world: World, role: str) -> float:
+    """Calls whose outcome this process knows, also of those that came to nobody."""
+    counted = await world.numbers(role)
+    return sum(
+        count for name, count in counted.items() if name.startswith("tidings_outcomes_total") and GATEWAY in name
+    )
 
 
 async def goes_away(world: World, way: Relay, how: str) -> None:

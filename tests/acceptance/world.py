@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import aiohttp
 from deploy.simulators.ledger import short_hash
 from schemas.topics import Topics
 from tests.acceptance.broker import Broker, ToWrite, Written
-from tests.acceptance.deployment import Deployment
+from tests.acceptance.deployment import COMMAND, SETTINGS, Deployment
 
 T = TypeVar("T")
 WITHIN_S = 60.0
@@ -207,6 +208,26 @@ class World:
         assert pid is not None
         return pid
 
+    async def numbers(self, role: str) -> dict[str, float]:
+        """What the running process of this role counts: each metric with its labels, as it is shown, and its value."""
+        url = self.metrics_url(role)
+        assert url is not None, f"{role} is not running"
+        lines = str((await self.ask("GET", url)).body).splitlines()
+        pairs = (line.rpartition(" ") for line in lines if line.startswith("tidings_"))
+        return {name: float(value) for name, _, value in pairs}
+
+    def metrics_url(self, role: str) -> str | None:
+        """Where the running process of this role shows its numbers; None while there is none."""
+        shown = json.loads((self.deployment.logs / "metrics.json").read_text())
+        return str(shown[role]["metrics"]) if role in shown else None
+
+    async def explained(self, *words: str) -> str:
+        """What `tidings explain` prints."""
+        command = [str(COMMAND), "explain", *words, "--config", str(self.deployment.folder / SETTINGS)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WITHIN_S)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     # The log
 
     async def write(self, topic: str, *records: ToWrite) -> None:
@@ -246,11 +267,6 @@ async def _events(lines: AsyncIterable[bytes]) -> AsyncIterator[tuple[str, Any]]
             name = value
         elif word == "data":
             yield name, json.loads(value)
-
-
-def _is_answer(seen: Answer | str) -> bool:
-    """Whether a patient caller may stop asking."""
-    return isinstance(seen, Answer) and seen.status not in (409, 503)
 
 
 def upload(definition: Mapping[str, Any], lines: Any) -> aiohttp.MultipartWriter:

@@ -20,9 +20,19 @@ from tests.acceptance.world import PUSH, World
 from tests.kills.traps import Trap, Traps
 
 RECIPIENTS, SINGLES = 300, 20
+BULK_SINGLES = 6
+"""Of the singles, that many have no hurry: they come by `route bulk` and wait for their share of the pace."""
 CALLERS = 4
 ANSWER_MS = 20
-READERS = ("route requests", "work push.transactional", "work push.bulk", "forward", "route callbacks", "status")
+READERS = (
+    "route requests",
+    "route bulk",
+    "work push.transactional",
+    "work push.bulk",
+    "forward",
+    "route callbacks",
+    "status",
+)
 BEHIND = frozenset({"accepted", "scheduled", "queued", "held", "retrying"})
 
 
@@ -103,8 +113,9 @@ class Flow:
         self.campaign = await self._world.campaign("news", people.readers(self.readers), campaign_id=self._wanted)
 
     async def _notify(self, user: str) -> None:
-        wish = {"params": {"text": "x"}, "to": people.to_device(user)}
-        self.accepted[user] = await self._world.notify(user, "alert", key=user, **wish)
+        template = "news" if user in self.users[:BULK_SINGLES] else "alert"
+        wish = {"params": {"text": "x", "name": user}, "to": people.to_device(user)}
+        self.accepted[user] = await self._world.notify(user, template, key=user, **wish)
 
     async def _book(self) -> dict[str, tuple[int, int]]:
         """User -> calls that the provider got for their one delivery, and messages that it took."""

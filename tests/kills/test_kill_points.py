@@ -5,22 +5,32 @@ Calls that are open when their sender dies are in `test_sends_in_doubt.py`.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from schemas import codec, gaps, keys
-from schemas.messages import CampaignControl, CampaignOrder, Channel, Delivery, Priority
+from schemas import codec, facets, gaps, keys
+from schemas.messages import (
+    CampaignControl,
+    CampaignOrder,
+    Channel,
+    Delivery,
+    FacetKind,
+    Priority,
+    RecipientFacet,
+)
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite
 from tests.acceptance.world import PUSH, World
 from tests.kills.flow import Flow, caught, until_sprung
-from tests.kills.test_sends_in_doubt import ONE_CALL
+from tests.kills.test_sends_in_doubt import LANE, ONE_CALL
 from tests.kills.traps import Trap, Traps
 
-API, DISPATCH, FORWARD = "api", "dispatch", "forward"
+API, DISPATCH, FORWARD, RECIPIENTS = "api", "dispatch", "forward", "route-recipients"
+OF_AN_ENGINE = ("before_publish", "after_publish", "before_commit")
 
 
 def slow(*values: Any) -> Any:
@@ -34,8 +44,13 @@ ON_THE_ROAD = [
     slow("route-requests", "before_publish", 3),
     ("route-requests", "after_publish", 3),
     slow("route-requests", "before_commit", 1),
+    slow("route-bulk", "after_route_plan", 1),
+    slow("route-bulk", "before_publish", 1),
+    slow("route-bulk", "after_publish", 1),
+    slow("route-bulk", "before_commit", 1),
     slow("route-callbacks", "before_publish", 2),
     slow("route-callbacks", "after_publish", 2),
+    slow("route-callbacks", "before_commit", 1),
     slow(DISPATCH, "before_release", 1),
     (DISPATCH, "after_release", 1),
     slow("streams-fan_out", "after_page_plan", 1),
@@ -46,6 +61,7 @@ ON_THE_ROAD = [
     slow("streams-status", "after_rows", 2),
 ]
 """(role, gap, at which passing)."""
+ENGINES = ("route-requests", "route-bulk", "route-callbacks", RECIPIENTS, FORWARD, LANE)
 ELSEWHERE = {"after_log", "after_ends", "after_held_release", "after_digest", "after_fallback"}
 """Killed in tests of their own below."""
 
@@ -87,7 +103,7 @@ async def test_a_request_in_the_log_whose_key_was_never_answered_stays_one_notif
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("gap", "deaths"), [("before_publish", 2), ("after_publish", 5), ("before_commit", 5)])
+@pytest.mark.parametrize(("gap", "deaths"), zip(OF_AN_ENGINE, (2, 5, 5), strict=True))
 async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_of_calls(
     world: World, traps: Traps, gap: str, deaths: int
 ) -> None:
@@ -103,6 +119,27 @@ async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_o
     await world.all_is_well()
     ended = await flow.ended()
     assert (ended.repeats, ended.doubted, ended.never_made) == (0, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gap", OF_AN_ENGINE)
+async def test_a_wish_that_only_the_log_has_holds_though_its_reader_dies(world: World, traps: Traps, gap: str) -> None:
+    """As an API process leaves it that died before it told Redis."""
+    user = world.name("bob")
+    wish = RecipientFacet(people.TENANT, user, FacetKind.OPT_OUT, int(time.time() * 1_000), channel="push", kind="*")
+    topic = world.topics.recipients
+    made = facets.FacetTopic(topic, await asyncio.to_thread(world.broker.partitions, topic))
+    in_the_log = made.record(people.TENANT, user, facets.name_of(wish), wish)
+    traps.set(RECIPIENTS, Trap(gap))
+    assert in_the_log.partition is not None
+    await world.write(topic, ToWrite(in_the_log.value, in_the_log.key, partition=in_the_log.partition))
+    dead = await until_sprung(world, traps, RECIPIENTS)
+    assert await world.running(RECIPIENTS, besides=dead)
+    await world.until_read("route recipients")
+    sent = await world.notify(user, "alert", key=user, params={"text": "x"}, to=people.to_device(user))
+    [told] = (await world.until_status(sent, "suppressed"))["deliveries"]
+    assert told["reason"] == "opted_out"
+    assert await world.calls(PUSH, [people.push_key(user)]) == {people.push_key(user): (0, 0)}
 
 
 @pytest.mark.long
@@ -185,5 +222,9 @@ async def test_a_fallback_that_was_decided_by_a_worker_who_died_goes_into_its_la
 
 
 def test_every_gap_has_its_death() -> None:
-    listed = [getattr(one, "values", one) for one in (*IN_THE_API, *ON_THE_ROAD)]
-    assert {*ELSEWHERE, *ONE_CALL, *(gap for _, gap, _ in listed)} == set(gaps.AT_STAKE)
+    killed = {(role, gap) for role, gap, _ in (getattr(one, "values", one) for one in (*IN_THE_API, *ON_THE_ROAD))}
+    killed |= {(LANE, gap) for gap in ONE_CALL} | {
+        (role, gap) for role in (FORWARD, RECIPIENTS) for gap in OF_AN_ENGINE
+    }
+    assert {*ELSEWHERE, *(gap for _, gap in killed)} == set(gaps.AT_STAKE)
+    assert {(role, gap) for role in ENGINES for gap in OF_AN_ENGINE} <= killed

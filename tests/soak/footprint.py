@@ -15,17 +15,17 @@ from tests.acceptance.world import World
 
 TASKS = re.compile(r"^tidings_tasks ([0-9.e+]+)$", re.MULTILINE)
 RSS_PAGE = 1
-GROWTH_MB = 50
-"""What 200 rebalances with a backlog may cost a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """rss_mb: resident memory. files: open handles without the provider's connections, whose pool has a limit and
-    closes none for being idle. tasks: of the event loop."""
+    """pid: whose. rss_mb: resident memory. files: open handles without the provider's connections. pooled: those; a
+    pool closes none for being idle, so it may grow up to its limit. tasks: of the event loop."""
 
+    pid: int
     rss_mb: float
     files: int
+    pooled: int
     tasks: int
 
 
@@ -40,21 +40,29 @@ def middle(samples: Sequence[dict[str, Footprint]]) -> dict[str, Footprint]:
     roles = set.intersection(*(set(sample) for sample in samples))
     return {
         role: Footprint(
+            samples[-1][role].pid,
             median(sample[role].rss_mb for sample in samples),
             round(median(sample[role].files for sample in samples)),
+            max(sample[role].pooled for sample in samples),
             round(median(sample[role].tasks for sample in samples)),
         )
         for role in sorted(roles)
     }
 
 
-def grown(before: dict[str, Footprint], after: dict[str, Footprint]) -> list[str]:
-    """What is no longer within a fifth of what it was, in words; tasks and files may differ by ten in any case."""
-    found = []
-    for role, was in before.items():
-        now = after[role]
-        if now.rss_mb > max(was.rss_mb * 1.2, was.rss_mb + GROWTH_MB):
+def grown(before: dict[str, Footprint], after: dict[str, Footprint], growth_mb: float, pool: int) -> list[str]:
+    """What is not as it was, in words: memory by more than this, files and tasks by more than a fifth and ten, a pool
+    of provider connections beyond its limit; and who is another process, or gone, since one that dies leaks nothing.
+    """
+    found = [f"{role} is gone" for role in before.keys() - after.keys()]
+    for role in sorted(before.keys() & after.keys()):
+        was, now = before[role], after[role]
+        if now.pid != was.pid:
+            found.append(f"{role}: process {was.pid} ended, now {now.pid}")
+        if now.rss_mb > was.rss_mb + growth_mb:
             found.append(f"{role}: {was.rss_mb:.0f} -> {now.rss_mb:.0f} MB")
+        if now.pooled > pool:
+            found.append(f"{role}: {now.pooled} connections to the provider")
         for word, earlier, later in (("files", was.files, now.files), ("tasks", was.tasks, now.tasks)):
             if later > max(earlier * 1.2, earlier + 10):
                 found.append(f"{role}: {earlier} -> {later} {word}")
@@ -65,8 +73,8 @@ async def _of(world: World, pid: int, metrics_url: str) -> Footprint:
     text = (await world.ask("GET", metrics_url)).body
     tasks = TASKS.search(text)
     assert tasks is not None, f"{metrics_url} shows no tasks"
-    files = _files(pid, int(world.deployment.outside.rpartition(":")[2]))
-    return Footprint(_rss_mb(pid), files, int(float(tasks.group(1))))
+    files, pooled = _files(pid, int(world.deployment.outside.rpartition(":")[2]))
+    return Footprint(pid, _rss_mb(pid), files, pooled, int(float(tasks.group(1))))
 
 
 def _rss_mb(pid: int) -> float:
@@ -74,7 +82,8 @@ def _rss_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _files(pid: int, provider_port: int) -> int:
+def _files(pid: int, provider_port: int) -> tuple[int, int]:
+    """(Open handles without connections to the provider, those connections.)"""
     folder = Path(f"/proc/{pid}/fd")
     targets = []
     for one in folder.iterdir():
@@ -82,4 +91,5 @@ def _files(pid: int, provider_port: int) -> int:
             targets.append(os.readlink(one))
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     pooled = {f"socket:[{line[9]}]" for line in lines if int(line[2].rpartition(":")[2], 16) == provider_port}
-    return sum(target not in pooled for target in targets)
+    to_provider = sum(target in pooled for target in targets)
+    return len(targets) - to_provider, to_provider

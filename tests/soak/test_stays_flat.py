@@ -19,12 +19,20 @@ from tests.acceptance import deployment as deployments
 from tests.acceptance import people
 from tests.acceptance.world import LOOK_EVERY_S, PUSH, World, upload
 from tests.soak import footprint
+from tests.soak.conftest import PUSH_PER_S
 
 AUDIENCE = 20_000
 SINGLES_PER_S = 5
 BY_OUTSIDERS, BY_PROCESSES = 90, 10
 """Each comes and goes: two rebalances. Together two hundred."""
 MINUTES, SETTLED_MINUTES = 30, 5
+REBALANCED_MB, STEADY_MB = 50.0, 20.0
+"""What a process may have grown by: after two hundred rebalances with a backlog; from the fifth minute to the last,
+which is less than a megabyte a minute."""
+USED_SHARE = 0.8
+"""Of the rate that the provider allows: half of what two cores carry. Between two campaigns it is not all used."""
+POOL = 256
+"""Connections that a worker may keep to its provider, by default."""
 JOIN_WITHIN_S = 60.0
 
 pytestmark = pytest.mark.soak
@@ -44,20 +52,31 @@ async def test_two_hundred_rebalances_under_load_leave_memory_tasks_and_files_as
             await asyncio.to_thread(_second_status, world, number)
         after = await footprint.of(world)
     await _all_reached_once(world, started)
-    assert footprint.grown(before, after) == []
+    assert footprint.grown(before, after, REBALANCED_MB, POOL) == []
 
 
 @pytest.mark.timeout(3_600)
 async def test_half_an_hour_at_half_load_leaves_memory_tasks_and_files_flat(world: World) -> None:
-    samples = []
+    samples, sends = [], []
     async with loaded(world) as started:
         begun = time.monotonic()
         for minute in range(1, MINUTES + 1):
             await asyncio.sleep(begun + 60 * minute - time.monotonic())
             samples.append(await footprint.of(world))
+            sends.append((await world.ledger(PUSH))["sends"])
     await _all_reached_once(world, started)
+    _show(samples, sends)
+    per_s = (sends[-1] - sends[SETTLED_MINUTES]) / (60 * (MINUTES - 1 - SETTLED_MINUTES))
+    assert per_s >= USED_SHARE * PUSH_PER_S, f"only {per_s:.0f} a second: that is no load"
     early, late = samples[SETTLED_MINUTES : SETTLED_MINUTES + 3], samples[-3:]
-    assert footprint.grown(footprint.middle(early), footprint.middle(late)) == []
+    assert footprint.grown(footprint.middle(early), footprint.middle(late), STEADY_MB, POOL) == []
+
+
+def _show(samples: list[dict[str, footprint.Footprint]], sends: list[int]) -> None:
+    """Printed with a failure: what each role held from minute to minute, in MB."""
+    print("sends", *sends)
+    for role in samples[-1]:
+        print(role, *(f"{sample[role].rss_mb:.0f}" if role in sample else "-" for sample in samples))
 
 
 @contextlib.asynccontextmanager

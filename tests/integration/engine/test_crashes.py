@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from deploy import children
 from tests.conftest import CreateTopics
@@ -19,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SPAN = 5_000
 """Records between the oldest unfinished one and the newest taken: the engine's own limit."""
 BATCH_AND_ASSIGNED = 501
+LOOK_S = 0.02
 
 
 class Worker:
@@ -167,6 +170,7 @@ async def stopped_in_a_rebalance(bench: Bench, number: int) -> None:
     async with worker(bench) as first:
         await first.says(2)
         async with worker(bench) as second:
+            await until_it_rebalances(bench)
             first.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(15):
                 assert await first.ends() == 0
@@ -175,3 +179,15 @@ async def stopped_in_a_rebalance(bench: Bench, number: int) -> None:
             second.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(15):
                 assert await second.ends() == 0
+
+
+async def until_it_rebalances(bench: Bench) -> None:
+    """Asked again and again, as nobody announces it; it lasts until the first worker's next heartbeat."""
+    admin = AdminClient(dict(bench.kafka))
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            described = admin.describe_consumer_groups([bench.group])[bench.group]
+            group = await asyncio.to_thread(described.result)
+            if group.state is ConsumerGroupState.PREPARING_REBALANCING:
+                return
+            await asyncio.sleep(LOOK_S)

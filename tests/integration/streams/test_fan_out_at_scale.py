@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -40,11 +42,28 @@ async def test_two_hundred_thousand_deliveries_pass_through_a_queue_of_a_thousan
     kafka_bootstrap: str, redis_url: str, topic_prefix: str, create_topics: CreateTopics
 ) -> None:
     """K30."""
-    topics, epoch, clock = Topics(topic_prefix), Epoch(), SystemClock()
+    topics = Topics(topic_prefix)
     lane = topics.lane(Channel.EMAIL, "bulk")
     create_topics(lane, topics.status, partitions=4)
-    kafka = {"bootstrap.servers": kafka_bootstrap}
-    publisher, reader = KafkaPublisher(kafka, PublisherOptions(queue_records=QUEUE_RECORDS)), KafkaLogReader(kafka)
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # this process may have been larger before
+        peaks_kb = await asyncio.get_running_loop().run_in_executor(
+            fresh, expanded, kafka_bootstrap, redis_url, topic_prefix
+        )
+    reader = KafkaLogReader({"bootstrap.servers": kafka_bootstrap})
+    ends = [(await reader.offsets(lane, number))[1] for number in range(4)]
+    await reader.close()
+    assert sum(ends) == PAGES * A_PAGE
+    assert peaks_kb[-1] < peaks_kb[WARM] + GROWTH_KB
+
+
+def expanded(bootstrap: str, redis_url: str, topic_prefix: str) -> list[int]:
+    """The most memory this process held by the end of each page. In a process of its own."""
+    return asyncio.run(_expanded(bootstrap, redis_url, Topics(topic_prefix)))
+
+
+async def _expanded(bootstrap: str, redis_url: str, topics: Topics) -> list[int]:
+    epoch, clock = Epoch(), SystemClock()
+    publisher = KafkaPublisher({"bootstrap.servers": bootstrap}, PublisherOptions(queue_records=QUEUE_RECORDS))
     redis = redis_client.connect(redis_url, epoch)
     await trusted(redis, epoch)
     trips = RedisTrips(redis, "fan_out")
@@ -69,12 +88,10 @@ async def test_two_hundred_thousand_deliveries_pass_through_a_queue_of_a_thousan
             peaks_kb.append(peak_kb())
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-    ends = [(await reader.offsets(lane, number))[1] for number in range(4)]
-    assert sum(ends) == PAGES * A_PAGE
-    assert peaks_kb[-1] < peaks_kb[WARM] + GROWTH_KB
     await redis.flushdb()
     await redis.aclose()
-    await asyncio.gather(publisher.close(), reader.close())
+    await publisher.close()
+    return peaks_kb
 
 
 async def trusted(redis: Redis, epoch: Epoch) -> None:

@@ -75,7 +75,7 @@ class RedisInbox:
 
     def _mark_command(self, trip: Trip, tenant: str, user_id: str, at_ms: int, notification_ids: Sequence[str]) -> None:
         live = keys.redis_inbox_live(tenant, user_id)
-        trip.run(MARK, _keys(tenant, user_id), at_ms, live, *notification_ids)
+        trip.run(MARK, _keys(tenant, user_id), at_ms, live, self._oldest_ms(), *notification_ids)
 
     def _oldest_ms(self) -> int:
         return self._clock.now_ms() - KEPT_S * 1000

@@ -1,7 +1,13 @@
 -- Marks messages of a user's inbox as read, or removes them. Answers what is left unread.
--- KEYS: inbox, order, unread. ARGV: read at ms (0: remove), live channel, notification ids.
+-- What has become too old to be shown goes first: nobody counts it any more.
+-- KEYS: inbox, order, unread. ARGV: read at ms (0: remove), live channel, oldest time kept ms, notification ids.
 local changed = 0
-for i = 3, #ARGV do
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3])) do
+  redis.call('HDEL', KEYS[1], old)
+  redis.call('ZREM', KEYS[2], old)
+  changed = changed + redis.call('SREM', KEYS[3], old)
+end
+for i = 4, #ARGV do
   local id = ARGV[i]
   changed = changed + redis.call('SREM', KEYS[3], id)
   if ARGV[1] == '0' then

@@ -110,8 +110,10 @@ def _address(record: Record, event: NotificationRequested, entry: Entry) -> keys
 
 
 def known_at_ms(record: Record, event: NotificationRequested) -> int:
-    """When it was first in the log: by this time its own times are judged, however often it is read."""
-    return event.accepted_at_ms if _has_origin(event) else record.timestamp_ms
+    """When it was first in the log: by this time its own times are judged, however often it is read. Never later than
+    the record itself: whoever publishes may write any time into it.
+    """
+    return min(event.accepted_at_ms, record.timestamp_ms) if _has_origin(event) else record.timestamp_ms
 
 
 def _has_origin(event: NotificationRequested) -> bool:

@@ -27,6 +27,7 @@ from schemas.trips import Epoch
 from streams.inbox import RedisInbox
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
+from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_log import MemoryLog
 
 TOPICS = Topics()
@@ -40,7 +41,8 @@ class People:
         self.redis, self.epoch, self.tenant = redis, epoch, tenant
         self.log = MemoryLog(2)
         trips = RedisTrips(redis, "people")
-        self.inbox = RedisInbox(trips, partial(RedisLine, redis, "inbox"), epoch, SystemClock())
+        self.clock = ManualClock(SystemClock().now_ms())
+        self.inbox = RedisInbox(trips, partial(RedisLine, redis, "inbox"), epoch, self.clock)
         self.profiles = RedisProfiles(trips, epoch)
         self.suppressions = RedisSuppressions(trips, epoch)
         self.parts = PeopleParts(

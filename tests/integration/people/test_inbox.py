@@ -22,6 +22,7 @@ from tests.integration.people.api_client import TOPICS, Client, People
 from tests.integration.people.commands import run
 
 INBOX = "/v1/users/u1/inbox"
+DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -149,9 +150,23 @@ async def test_an_inbox_keeps_the_newest_messages_and_counts_only_those(people: 
 
 
 async def test_a_message_older_than_the_inbox_keeps_is_not_put_back(people: People) -> None:
-    old = replace(message(people), at_ms=people.parts.clock.now_ms() - inbox_store.KEPT_S * 1000 - 1)
+    old = replace(message(people), at_ms=people.clock.now_ms() - inbox_store.KEPT_S * 1000 - 1)
     await people.inbox.put(old)
     assert (await people.inbox.view(people.tenant, "u1")).items == ()
+
+
+async def test_a_message_that_has_become_too_old_is_shown_nowhere_and_counted_nowhere(
+    people: People, client: Client
+) -> None:
+    """Every way to ask for the count gives the same, though nothing came into the inbox since."""
+    await people.inbox.put(message(people, 1))
+    people.clock.advance(20 * DAY_MS)
+    recent = replace(message(people, 2), at_ms=people.clock.now_ms())
+    await people.inbox.put(recent)
+    people.clock.advance(11 * DAY_MS)
+    assert (await call(client, "GET", INBOX))["unread"] == 1
+    assert await call(client, "POST", f"{INBOX}/read", {"ids": ["n2"]}) == {"unread": 0}
+    assert (await call(client, "GET", INBOX))["unread"] == 0
 
 
 async def test_nothing_from_before_an_erasure_comes_back_into_the_inbox(people: People) -> None:

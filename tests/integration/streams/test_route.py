@@ -1,6 +1,7 @@
 """Singles find their lanes, on real Redis; the log and the engine are in memory."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from schemas.messages import Channel, EventKind, Priority
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Defer, Done
 from streams.grants import Grants
+from tests.doubles.manual_clock import START_MS
 from tests.integration.streams.route_world import (
     BULK,
     EPOCH,
@@ -25,6 +27,9 @@ from tests.integration.streams.route_world import (
     record,
     request,
 )
+
+YEARS_AHEAD_MS = START_MS + 10 * 365 * 24 * 3_600_000
+"""When a publisher says that it was accepted."""
 
 
 @pytest.fixture
@@ -89,10 +94,20 @@ async def test_a_request_in_the_wrong_topic_is_moved_and_keeps_its_address(world
         ({"template": "unheard-of"}, ParkReason.UNKNOWN_TEMPLATE, Reason.UNKNOWN_TEMPLATE),
         ({"user_id": ""}, ParkReason.BAD_REQUEST, Reason.BAD_REQUEST),
         ({"params": "[1"}, ParkReason.BAD_REQUEST, Reason.BAD_REQUEST),
+        (
+            {
+                "origin_row": f"n.{EPOCH}.3.1",
+                "accepted_at_ms": YEARS_AHEAD_MS,
+                "send_at_ms": YEARS_AHEAD_MS,
+                "expires_at_ms": 0,
+            },
+            ParkReason.BAD_REQUEST,
+            Reason.BAD_REQUEST,
+        ),
     ],
 )
 async def test_a_direct_event_that_breaks_a_rule_is_parked_and_failed(
-    world: World, changes: dict[str, str], park_reason: str, reason: str
+    world: World, changes: dict[str, Any], park_reason: str, reason: str
 ) -> None:
     parked = record(request(**changes))
     done = await world.done(parked)

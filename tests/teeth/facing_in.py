@@ -60,6 +60,15 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A caller with a bug in its keys is told 202 for a message that is never sent.",
     ),
     Patch(
+        name="cancels an event published directly under the tenant that it names",
+        promise=3,
+        file="producers/api/accepted_records.py",
+        old="NotificationRequested), tenant=tenant)",
+        new="NotificationRequested))",
+        test=_POST + "test_a_cancel_of_an_event_published_directly_stops_it_whatever_tenant_it_names[]",
+        suffers="A shop is told that a wrong message is cancelled; it goes out a week later.",
+    ),
+    Patch(
         name="writes a campaign's request before all of its pages are in the log",
         promise=1,
         file="producers/upload.py",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas import messages, standstill
 from schemas.counts import Totals, totals
@@ -16,6 +17,18 @@ from schemas.standstill import WaitsFor
 SAMPLE_EVERY_MS = 500
 SAMPLES_MAX = 40
 """20 s of progress."""
+
+
+class First(NamedTuple):
+    """What the first request of an id asked for: every later one is answered by it."""
+
+    upload_id: str
+    content_hash: str
+    recipients: int
+
+
+UNKNOWN = First("", "", 0)
+"""Of an id that was used, by a request that the log does not hold any more: no other is the same as it."""
 
 
 @dataclass(slots=True)
@@ -38,6 +51,12 @@ class Campaign:
     def is_known(self) -> bool:
         """Whether it was accepted, as opposed to a stray count of one that is long gone."""
         return self.requested is not None or self.state is not None
+
+    @property
+    def first(self) -> First | None:
+        """What it was asked for; None while its request is not known."""
+        asked = self.requested
+        return None if asked is None else First(asked.upload_id, asked.content_hash, asked.recipients)
 
     @property
     def accepted_at_ms(self) -> int:

@@ -1,7 +1,8 @@
 """What is known of every campaign, kept up to date from its five topics: for answers, never for decisions.
 
 Counts are sums over status partitions of the newest absolute vectors; nothing is ever added up by events.
-The first request of an id is the campaign; later ones were answered from it.
+The first request of an id is the campaign; later ones were answered from it, and are when it is forgotten, too: for
+dispatch an id is used for good, as the cursor of its campaign stays in the log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from producers.campaign import Campaign
+from producers.campaign import UNKNOWN, Campaign, First
 from schemas import codec, keys, messages
 from schemas.clock import Clock
 from schemas.errors import Poison, Transient
@@ -25,7 +26,7 @@ DAY_MS = 86_400_000
 @dataclass(frozen=True, slots=True)
 class Options:
     """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all, some 10 KB
-    each; beyond it the oldest finished ones go.
+    each; beyond it the oldest finished ones go, and some 400 bytes of each stay.
 
     pace is measured over the last pace_window_ms; without progress for twice that it is zero.
     catch_up_s: how long an answer may wait for the newest campaigns. order_seen_s: how long that to an order may
@@ -50,6 +51,7 @@ class CampaignView:
         self._clock = clock
         self._options = options
         self._campaigns: dict[str, Campaign] = {}
+        self._forgotten: dict[str, First] = {}
         self._view: TopicView | None = None
         self._is_loaded = False
         self._looking = asyncio.Lock()
@@ -105,6 +107,16 @@ class CampaignView:
         found = self._campaigns.get(keys.campaign_key(tenant, campaign_id))
         return found if found is not None and found.is_known else None
 
+    async def first(self, tenant: str, campaign_id: str) -> First | None:
+        """What the id was used for first, by whomever and however long ago; None while it is free.
+
+        UNKNOWN when the log holds something of its campaign, but not its request. Raises Transient.
+        """
+        key = keys.campaign_key(tenant, campaign_id)
+        if self._first(key) is UNKNOWN:  # the request may be on its way here: topics are read side by side
+            await self._catch_up()
+        return self._first(key)
+
     async def find_now(self, tenant: str, campaign_id: str) -> Campaign | None:
         """As find, but never misses what another instance accepted a moment ago. Raises Transient."""
         found = self.find(tenant, campaign_id)
@@ -157,9 +169,8 @@ class CampaignView:
 
     def _take_request(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignRequested)
-        campaign = self._campaign(message.tenant, message.campaign_id)
-        if campaign.requested is None:
-            campaign.requested = message
+        if self._first(keys.campaign_key(message.tenant, message.campaign_id)) in (None, UNKNOWN):
+            self._campaign(message.tenant, message.campaign_id).requested = message
 
     def _take_state(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignState)
@@ -199,12 +210,22 @@ class CampaignView:
             found = self._campaigns[key] = Campaign(tenant, campaign_id)
         return found
 
+    def _first(self, key: str) -> First | None:
+        found = self._campaigns.get(key)
+        return self._forgotten.get(key) if found is None else self._first_of(key, found)
+
+    def _first_of(self, key: str, campaign: Campaign) -> First:
+        return campaign.first or self._forgotten.get(key, UNKNOWN)
+
     def _drop_old(self) -> None:
-        """Forgets what finished long ago; above the bound, the oldest finished ones and strays as well."""
+        """Forgets what finished long ago; above the bound, the oldest finished ones and strays as well.
+
+        What they were asked for is kept: their ids are never free again.
+        """
         horizon_ms = self._clock.now_ms() - self._options.finished_days * DAY_MS
         done = {key: found for key, found in self._campaigns.items() if found.finished_at_ms or not found.is_known}
         by_age = sorted(done, key=lambda key: done[key].finished_at_ms)
         surplus = len(self._campaigns) - self._options.most * 9 // 10
         for position, key in enumerate(by_age):
             if position < surplus or 0 < done[key].finished_at_ms < horizon_ms:
-                del self._campaigns[key]
+                self._forgotten[key] = self._first_of(key, self._campaigns.pop(key))

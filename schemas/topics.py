@@ -21,6 +21,8 @@ HEADERS_MAX_BYTES = 4_096
 """All headers of a record together."""
 DLQ_MAX_MESSAGE_BYTES = MAX_MESSAGE_BYTES + HEADERS_MAX_BYTES
 """A dead letter is its source record plus our error headers."""
+ENTRY_DAYS = 22
+"""Of entry topics: a day longer than what was accepted may still be sent, as a cancel reads it there."""
 NAME_MAX = 249
 TIERS: Mapping[str, int] = {"10s": 10_000, "1m": 60_000, "10m": 600_000}
 """Tier name -> its longest wait in milliseconds, shortest first, unless the settings say otherwise."""
@@ -158,7 +160,7 @@ class Topics:
     def _entry_specs(self) -> Iterator[TopicSpec]:
         for tenant in self.tenants:
             for name in self._entries(tenant):
-                yield _spec(name, "tenant/user", "NotificationRequested", _kept(7))
+                yield _spec(name, "tenant/user", "NotificationRequested", _kept(ENTRY_DAYS))
         yield _spec(self.control, "notification id", "NotificationCancelled", _compacted(30))
 
     def _campaign_specs(self) -> Iterator[TopicSpec]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from producers.api.parts import ApiParts
 from schemas import codec, keys, messages
@@ -16,7 +16,7 @@ PAGES_READ_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A single's record, as it lies in its entry topic."""
+    """A single's record, as it lies in its entry topic, but of the tenant whose topic that is."""
 
     asked: NotificationRequested
     written_at_ms: int
@@ -84,7 +84,8 @@ async def _single_at(parts: ApiParts, tenant: str, address: Address) -> Single |
     record = None if topic is None else await parts.log.read(topic, partition, offset)
     if record is None:
         return None
-    return Single(codec.decode(record.value, NotificationRequested), record.timestamp_ms)
+    asked = replace(codec.decode(record.value, NotificationRequested), tenant=tenant)  # publishers leave it empty
+    return Single(asked, record.timestamp_ms)
 
 
 async def _recipient_at(parts: ApiParts, tenant: str, address: Address) -> OfCampaign | None:

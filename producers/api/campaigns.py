@@ -20,6 +20,7 @@ from producers import auth, fields, recipient_lines, requests, upload
 from producers.api import bodies, campaign_answers, openapi, trace
 from producers.api.parts import PARTS, ApiParts
 from producers.auth import Scope
+from producers.campaign import First
 from producers.request_bodies import CampaignBody, RecipientBody
 from schemas import codec, keys, metrics
 from schemas.errors import Refused, Transient
@@ -64,10 +65,10 @@ async def post(request: web.Request) -> web.Response:
 
 
 async def _accept(parts: ApiParts, wish: _Wish) -> web.Response:
-    known = parts.campaigns.find(wish.tenant, wish.campaign_id)
-    if known is not None and known.requested is not None:
+    known = await parts.campaigns.first(wish.tenant, wish.campaign_id)
+    if known is not None:
         measured = await _upload(parts, wish, "", write=False)
-        return _same(known.requested, measured)
+        return _same(wish, known, measured)
     _draft(parts, wish)
     upload_id = parts.random_bytes(8).hex()
     written = await _upload(parts, wish, upload_id, write=True)
@@ -75,10 +76,10 @@ async def _accept(parts: ApiParts, wish: _Wish) -> web.Response:
         parts.gap("after_audience")
     first = await _first_request(parts, wish, upload_id, written)
     if first.upload_id != upload_id:
-        return _same(first, written)
+        return _same(wish, first, written)
     metrics.CAMPAIGNS_ACCEPTED.labels(wish.tenant).inc()
     metrics.RECIPIENTS_ACCEPTED.labels(wish.tenant).inc(written.recipients)
-    return _accepted(first, {})
+    return _accepted(wish, first, {})
 
 
 async def _upload(parts: ApiParts, wish: _Wish, upload_id: str, *, write: bool) -> upload.Upload:
@@ -88,7 +89,7 @@ async def _upload(parts: ApiParts, wish: _Wish, upload_id: str, *, write: bool) 
     return await upload.upload(wish.recipients, requests.definition_text(wish.body), target, publisher)
 
 
-async def _first_request(parts: ApiParts, wish: _Wish, upload_id: str, written: upload.Upload) -> CampaignRequested:
+async def _first_request(parts: ApiParts, wish: _Wish, upload_id: str, written: upload.Upload) -> First:
     """Writes this request, last of all; returns the first one of its id, which may be another."""
     asked = _asked(parts, wish, upload_id, written)
     key = keys.campaign_key(wish.tenant, wish.campaign_id).encode()
@@ -101,9 +102,9 @@ async def _first_request(parts: ApiParts, wish: _Wish, upload_id: str, written: 
             await parts.campaigns.seen(placed)
     except TimeoutError:
         raise Transient("the campaign's request was written but not read back in time") from None
-    found = parts.campaigns.find(wish.tenant, wish.campaign_id)
-    assert found is not None and found.requested is not None, "a view holds what it has seen"
-    return found.requested
+    first = await parts.campaigns.first(wish.tenant, wish.campaign_id)
+    assert first is not None, "a view holds what it has seen"
+    return first
 
 
 def _asked(parts: ApiParts, wish: _Wish, upload_id: str, written: upload.Upload) -> CampaignRequested:
@@ -127,16 +128,16 @@ def _draft(parts: ApiParts, wish: _Wish) -> CampaignRequested:
     return requests.campaign(*who, parts.policies, now_ms, parts.limits, asked_at_ms)
 
 
-def _same(first: CampaignRequested, asked: upload.Upload) -> web.Response:
+def _same(wish: _Wish, first: First, asked: upload.Upload) -> web.Response:
     """The first request's answer, when this one asks for the same."""
     if first.content_hash != asked.content_hash:
         raise Refused("campaign_id", "was used for another campaign before; a new campaign needs a new id")
-    return _accepted(first, {"Idempotent-Replayed": "true"})
+    return _accepted(wish, first, {"Idempotent-Replayed": "true"})
 
 
-def _accepted(first: CampaignRequested, headers: dict[str, str]) -> web.Response:
-    body = {"campaign_id": first.campaign_id, "status": "accepted", "expected": first.recipients}
-    return bodies.answer(body, 202, {"Location": f"{PATH}/{first.campaign_id}", **headers})
+def _accepted(wish: _Wish, first: First, headers: dict[str, str]) -> web.Response:
+    body = {"campaign_id": wish.campaign_id, "status": "accepted", "expected": first.recipients}
+    return bodies.answer(body, 202, {"Location": f"{PATH}/{wish.campaign_id}", **headers})
 
 
 def _id_of_key(key: str | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -17,7 +17,7 @@ from producers.api import accepted_records, bodies, campaign_answers, notificati
 from producers.api.accepted_records import OfCampaign, Single
 from producers.api.parts import PARTS, ApiParts
 from producers.auth import Scope
-from producers.explaining import story
+from producers.explaining import happened, story
 from producers.explaining.facts import NOTHING_TOLD, Asked, Facts, Missing, Source, Told, Way
 from producers.explaining.history import History
 from producers.explaining.story import Story
@@ -234,7 +234,7 @@ def _document(facts: Facts, told: Story) -> dict[str, Any]:
         "story": [{"title": section.title, "lines": list(section.lines)} for section in told.sections],
         "missing": list(told.missing),
         "deliveries": [
-            notification_status.delivery_answer(one)
+            notification_status.delivery_answer(replace(one, detail=happened.shown(one.detail, one.reason)))
             for one in deliveries
             if facts.only in ("", keys.shown_suffix(one.channel, one.device))
         ],

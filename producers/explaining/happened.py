@@ -66,9 +66,11 @@ def _name(event: StatusEvent, names: tuple[str, ...]) -> str:
     return names[event.index] if event.index < len(names) else keys.fallback_name(event.index)
 
 
-def masked(text: str) -> str:
-    """A provider's words without what looks like an address or a token, and without a full stop at its end."""
-    return _ADDRESSES.sub(_hidden, text).strip().rstrip(".")
+def shown(detail: str, reason: str) -> str:
+    """A detail as it may be shown: of a provider's words nothing that looks like an address or a token, and no full
+    stop at their end.
+    """
+    return detail if reason in _NAMES_ANOTHER else _ADDRESSES.sub(_hidden, detail).strip().rstrip(".")
 
 
 def _hidden(found: re.Match[str]) -> str:
@@ -112,7 +114,7 @@ def _why(event: StatusEvent) -> str:
 
 
 def _in_brackets(event: StatusEvent) -> str:
-    text = event.detail if event.reason in _NAMES_ANOTHER else masked(event.detail)
+    text = shown(event.detail, event.reason)
     return f" ({text})" if text else ""
 
 

@@ -197,7 +197,7 @@ def _called(facts: Facts, one: DeliveryView) -> Iterator[str]:
 
 
 def _detail(one: DeliveryView) -> str:
-    text = happened.masked(one.detail)
+    text = happened.shown(one.detail, one.reason)
     return f"Details: {text}." if text else ""
 
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from schemas import codec, messages
 from tests.acceptance import people
 from tests.acceptance.broker import ToWrite, Written
 from tests.acceptance.world import PUSH, World
@@ -23,16 +24,18 @@ async def test_a_schedule_is_kept_once_and_not_before_whatever_is_written_again_
 ) -> None:
     start = _start()
     kept, gone = [await _notify(world, word, send_at=start.isoformat()) for word in ("kept", "gone")]
-    for sent in (kept, gone):
+    published = await _publish(world, "published", start)
+    for sent in (kept, gone, published):
         [waiting] = (await world.until_status(sent, "scheduled"))["deliveries"]
         assert (waiting["waits_for"], waiting["calls"]) == ("scheduled", 0)
         assert datetime.fromisoformat(waiting["waits_until"]) == start
     await _again(world, world.topics.requests(people.TENANT), b"kept")
     [held] = await _again(world, world.topics.hold, b"kept")
 
-    told = await world.must("DELETE", f"/v1/notifications/{gone}")
-    assert (told["status"], [one["channel"] for one in told["cancelled"]]) == ("cancelled", ["push"])
-    await world.until_status(gone, "cancelled")
+    for sent in (gone, published):
+        told = await world.must("DELETE", f"/v1/notifications/{sent}")
+        assert (told["status"], [one["channel"] for one in told["cancelled"]]) == ("cancelled", ["push"])
+        await world.until_status(sent, "cancelled")
 
     told = await world.until_status(kept, "delivered")
     assert datetime.fromisoformat(told["deliveries"][0]["sent_at"]) >= start
@@ -40,8 +43,9 @@ async def test_a_schedule_is_kept_once_and_not_before_whatever_is_written_again_
     await world.write(world.topics.hold, _copy(held))
     await _until_let_go(world)
     await world.until_read("work push.transactional")
-    assert await _calls(world, "kept", "gone") == [(1, 1), (0, 0)]
-    assert (await world.status(gone))["status"] == "cancelled"
+    assert await _calls(world, "kept", "gone", "published") == [(1, 1), (0, 0), (0, 0)]
+    for sent in (gone, published):
+        assert (await world.status(sent))["status"] == "cancelled"
 
 
 async def test_what_is_cancelled_before_it_has_a_plan_is_never_sent(world: World) -> None:
@@ -101,6 +105,23 @@ def _start() -> datetime:
 async def _notify(world: World, word: str, **wish: Any) -> str:
     user = world.name(word)
     return await world.notify(user, "alert", key=user, params={"text": "x"}, to=people.to_device(user), **wish)
+
+
+async def _publish(world: World, word: str, start: datetime) -> str:
+    """As an upstream team writes to the topic itself, without a tenant; the id, as the public topic names it."""
+    user = world.name(word)
+    to = messages.Contact(devices=(messages.Device(people.DEVICE, f"token-{user}", "ios"),))
+    start_ms = round(start.timestamp() * 1000)
+    event = messages.NotificationRequested("", user, user, "alert", '{"text": "x"}', to=to, send_at_ms=start_ms)
+    await world.write(world.topics.requests(people.TENANT), ToWrite(codec.encode(event), user.encode()))
+
+    async def ids() -> set[str]:
+        values = [record.value for record in await world.records(world.topics.state) if record.value]
+        states = [codec.decode(value, messages.DeliveryState) for value in values if user.encode() in value]
+        return {state.notification_id for state in states}
+
+    [found] = await world.until(ids, bool, f"{user} is planned")
+    return found
 
 
 async def _again(world: World, topic: str, word: bytes) -> list[Written]:

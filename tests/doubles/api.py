@@ -12,6 +12,7 @@ from producers.api.parts import ApiParts, EntryLogs
 from schemas import codec, keys, messages
 from schemas.messages import Channel
 from schemas.policies import MessageClass, Policies, TemplatePolicy
+from schemas.records import Outgoing
 from schemas.topics import Topics
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_log import MemoryLog
@@ -71,6 +72,12 @@ class Api:
         """Every accepted single, in the order of the topics."""
         topics = [name for tenant in self.topics.tenants for name in self._entries(tenant)]
         return [codec.decode(record.value, messages.NotificationRequested) for record in self.log.records(*topics)]
+
+    async def publish_event(self, event: messages.NotificationRequested) -> keys.Address:
+        """An event that an upstream team writes to the default tenant's topic by itself; its address."""
+        topic = self.topics.requests("default")
+        [placed] = await self.log.publish([Outgoing(topic, event.user_id.encode(), codec.encode(event))])
+        return keys.single_address(self.parts.entries.epoch(topic), placed.partition, placed.offset)
 
     def campaigns(self) -> list[messages.CampaignRequested]:
         records = self.log.records(self.topics.campaign_requests)

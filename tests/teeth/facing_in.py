@@ -60,6 +60,25 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A caller with a bug in its keys is told 202 for a message that is never sent.",
     ),
     Patch(
+        name="cancels an event published directly under the tenant that it names",
+        promise=3,
+        file="producers/api/accepted_records.py",
+        old="NotificationRequested), tenant=tenant)",
+        new="NotificationRequested))",
+        test=_POST + "test_a_cancel_of_an_event_published_directly_stops_it_whatever_tenant_it_names[]",
+        suffers="A shop is told that a wrong message is cancelled; it goes out a week later.",
+    ),
+    Patch(
+        name="forgets with a campaign that its id is used",
+        promise=1,
+        file="producers/campaign_view.py",
+        old="self._forgotten[key] = self._first_of(key, self._campaigns.pop(key))",
+        new="del self._campaigns[key]",
+        test="tests/contract/api/test_used_ids.py::"
+        "test_another_campaign_under_a_forgotten_id_is_refused_not_accepted_and_never_sent",
+        suffers="A campaign is accepted under last month's id, and shown as running for ever; nobody gets it.",
+    ),
+    Patch(
         name="writes a campaign's request before all of its pages are in the log",
         promise=1,
         file="producers/upload.py",

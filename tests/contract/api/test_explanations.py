@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,39 @@ async def test_the_request_the_row_the_claim_and_the_log_are_told_as_one_story(
     assert "else" not in text
     assert "123456" not in text
     assert body["missing"] == []
+
+
+async def test_what_senders_know_of_an_event_published_directly_is_told(
+    api: Api, client: Client, backstage: MemoryBackstage
+) -> None:
+    event = messages.NotificationRequested("", "e1", "u1", "code", '{"code": "1"}')
+    address, now_ms = await api.publish_event(event), api.clock.now_ms()
+    retrying = view("retrying", reason="provider_error", calls=1, until_ms=now_ms + 5_000)
+    api.reads.put("default", address, retrying)
+    backstage.claimed[keys.single_intent("default", "e1"), "sms"] = ClaimView(ClaimState.WAITING, 1, 0, tries=1)
+    _, text = await told(client, f"{PATH}/{api.ids.notification_id('default', address)}/explain")
+    assert "Asked for by an event published on the log at" in text
+    assert "1 of 8 tries are used up." in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail", "shown"),
+    [
+        ("suppressed_address", "mailbox of anna@example.org is gone", "mailbox of (hidden) is gone"),
+        ("in_digest", "in digest n22345672345674444", "in digest n22345672345674444"),
+    ],
+)
+async def test_programs_are_told_no_more_of_a_providers_words_than_people(
+    api: Api, client: Client, reason: str, detail: str, shown: str
+) -> None:
+    notification_id = await accepted(client)
+    ended = view("suppressed", reason=reason)
+    [delivery] = ended.deliveries
+    ended = replace(ended, deliveries=(replace(delivery, detail=detail),))
+    api.reads.put("default", api.address(notification_id), ended)
+    body, text = await told(client, f"{PATH}/{notification_id}/explain")
+    assert [one["detail"] for one in body["deliveries"]] == [shown]
+    assert f"Details: {shown}." in text
 
 
 async def test_with_redis_and_the_rows_away_the_log_alone_tells_how_it_stands(

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from aiohttp.test_utils import TestClient
 
 from schemas import codec, keys, messages
@@ -246,6 +247,21 @@ async def test_a_cancel_before_any_plan_stops_all_of_it(api: Api, client: Client
     [told] = api.log.records(api.topics.status)
     [event] = codec.decode(told.value, messages.StatusBatch).events
     assert (event.kind, event.delivery, event.reason) == ("cancelled", "", "cancelled_by_caller")
+
+
+@pytest.mark.parametrize("written", ["", "another"])
+async def test_a_cancel_of_an_event_published_directly_stops_it_whatever_tenant_it_names(
+    api: Api, client: Client, written: str
+) -> None:
+    event = messages.NotificationRequested(written, "e1", "u1", "code", '{"code": "1"}')
+    published = api.ids.notification_id("default", await api.publish_event(event))
+    intent = keys.single_intent("default", "e1")
+    api.cancellations.plans[intent] = [("sms", "waiting")]
+    body = await (await client.delete(f"{PATH}/{published}")).json()
+    assert (body["status"], body["cancelled"]) == ("cancelled", [{"channel": "sms"}])
+    assert api.cancellations.flags == {("default", "u1", intent)}, "the flag that every claim of it meets"
+    [order] = api.log.records(api.topics.control)
+    assert codec.decode(order.value, messages.NotificationCancelled).intent == intent
 
 
 async def test_a_cancel_names_what_is_sent_or_sending_and_stops_the_rest(api: Api, client: Client) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producers.campaign import First
 from producers.campaign_view import CampaignView, Options
 from schemas import codec, keys, messages
 from schemas.errors import Transient
@@ -127,6 +128,35 @@ async def test_beyond_the_bound_the_oldest_finished_campaigns_go_and_running_one
     assert "c0" not in kept
 
 
+async def test_the_first_request_is_told_of_a_forgotten_campaign_and_none_of_a_free_id() -> None:
+    world = await World(Options(most=1)).open()
+    await world.write(TOPICS.campaign_requests, REQUEST)
+    await world.write(TOPICS.campaign_state, world.state(CampaignStatus.PROCESSED, 5))
+    await world.write(TOPICS.campaign_requests, replace(REQUEST, campaign_id="next"))
+    assert world.view.find("t", "c") is None
+    await world.write(TOPICS.campaign_requests, replace(REQUEST, upload_id="later", content_hash="other"))
+    assert await world.view.first("t", "c") == First("up", "hash", 10)
+    assert await world.view.first("t", "free") is None
+
+
+async def test_a_request_that_is_read_after_what_became_of_it_is_the_first_all_the_same() -> None:
+    """Topics are read side by side: the cursor of what another instance took a moment ago may come first."""
+    log = LateLog(1)
+    view = CampaignView(TOPICS, ManualClock(), Options(most=1))
+    await view.open(log)
+    cursor = messages.CampaignCursor("t", "c", 1, 1, 1, 10, 0)
+    other = replace(REQUEST, campaign_id="other")
+    for topic, message in (
+        (TOPICS.campaign_requests, REQUEST),
+        (TOPICS.cursor, cursor),
+        (TOPICS.cursor, replace(cursor, campaign_id="pushes-it-out")),
+        (TOPICS.campaign_requests, other),
+    ):
+        await log.publish([Outgoing(topic, b"k", codec.encode(message))])
+    assert view.find("t", "c") is None
+    assert await view.first("t", "c") == First("up", "hash", 10)
+
+
 async def test_an_undecodable_record_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     world = await World().open()
     await world.log.publish(
@@ -166,6 +196,32 @@ class DeafLog(MemoryLog):
                 await view.seen(topic, placed)
 
         return Deaf()
+
+
+class LateLog(MemoryLog):
+    """Its readers see requests only when they read to the end."""
+
+    async def follow(self, topics: Sequence[str], on_record: Callable[[Record], None]) -> TopicView:
+        late: list[Record] = []
+
+        def take(record: Record) -> None:
+            if record.topic == TOPICS.campaign_requests:
+                late.append(record)
+            else:
+                on_record(record)
+
+        view = await super().follow(topics, take)
+
+        class Late:
+            async def caught_up(self) -> None:
+                await view.caught_up()
+                while late:
+                    on_record(late.pop(0))
+
+            async def seen(self, topic: str, placed: Placed) -> None:
+                await view.seen(topic, placed)
+
+        return Late()
 
 
 async def test_a_broker_that_is_not_ready_is_asked_again_for_a_while() -> None:

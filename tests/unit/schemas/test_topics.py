@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from producers import requests
 from schemas import topics
 from schemas.errors import Misconfigured
 from schemas.messages import Channel, Priority
@@ -76,6 +77,14 @@ def test_a_dead_letter_has_room_for_its_error_headers() -> None:
 def test_a_tier_keeps_records_for_longer_than_three_times_its_longest_wait() -> None:
     for tier in Topics().tiers():
         assert int(SPECS[tier].config["retention.ms"]) >= 3 * max(topics.TIERS.values()) + DAY_MS
+
+
+def test_what_was_accepted_lies_in_the_log_for_as_long_as_it_may_still_be_sent() -> None:
+    """A cancel reads the record at the id's address: without it the message could not be stopped any more."""
+    limits = requests.Limits()
+    assert limits.send_ahead_ms < limits.expires_ahead_ms
+    for name in ("notification.requests", "notification.requests.bulk", "campaign.requests", "campaign.audience"):
+        assert int(SPECS[name].config["retention.ms"]) >= limits.expires_ahead_ms + DAY_MS, name
 
 
 def test_what_is_read_from_the_start_is_compacted_and_never_expires() -> None:

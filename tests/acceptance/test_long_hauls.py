@@ -170,6 +170,7 @@ async def test_ten_workers_together_keep_to_a_rate_of_ten_a_second(world: World)
         await asyncio.gather(*(_send_code(world, guest) for guest in guests[some : some + 50]))
         await arrivals.look()
     await arrivals.until(len(guests), within_s=2 * run_s)
+    assert (await world.ledger(SMS))["calls"] == len(guests), "a call for each is all there is to count"
 
     at_s = sorted(arrivals.at_s.values())
     for length_s in range(1, run_s + 1):

@@ -37,9 +37,11 @@ def second(world: World, *words: str) -> Iterator[Path]:
         yield folder
 
 
-async def until_logged(world: World, log: Path, event: str) -> None:
+async def until_logged(world: World, log: Path, event: str, behind: int = 0) -> None:
+    """behind: so many bytes were there before."""
+
     async def look() -> str:
-        return await asyncio.to_thread(log.read_text)
+        return (await asyncio.to_thread(log.read_bytes))[behind:].decode()
 
     await world.until(look, lambda text: event in text, f"{log.name} tells of {event}")
 

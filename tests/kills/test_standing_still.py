@@ -26,12 +26,13 @@ async def test_a_sender_that_wakes_after_its_lease_makes_no_call_that_is_not_tol
 ) -> None:
     flow, sleeper = await caught(world, traps, WORK, Trap(gap, Fate.STOPPED, passing=60))
     log = log_of(world, sleeper)
+    told = log.stat().st_size
     with standing_still(sleeper):
         await world.until_finished(flow.campaign)
         before = (await world.ledger(PUSH))["repeats"]
     if gap == "before_send":
         await world.until(lambda: world.ledger(PUSH), lambda seen: seen["repeats"] > before, "it makes its call")
-    await until_logged(world, log, "partitions.lost")
+    await until_logged(world, log, "partitions.lost", behind=told)
     ended = await flow.ended()
     assert ended.repeats + (gap == "after_claim") <= ended.doubted
 

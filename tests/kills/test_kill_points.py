@@ -103,7 +103,7 @@ async def test_a_request_in_the_log_whose_key_was_never_answered_stays_one_notif
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("gap", "deaths"), zip(OF_AN_ENGINE, (2, 5, 5), strict=True))
+@pytest.mark.parametrize(("gap", "deaths"), list(zip(OF_AN_ENGINE, (2, 5, 5), strict=True)))
 async def test_a_waiting_room_that_dies_again_and_again_starts_no_second_chain_of_calls(
     world: World, traps: Traps, gap: str, deaths: int
 ) -> None:

@@ -53,11 +53,17 @@ class Found:
 
 
 class Broker:
-    """A broker and how it is reached. kafka: the client settings that everybody shares."""
+    """A broker and how it is reached. kafka: the client settings that everybody shares.
+
+    Raises Misconfigured when no client can be made with them.
+    """
 
     def __init__(self, kafka: Mapping[str, Any]) -> None:
         self._kafka = {"log_level": 0, **kafka}
-        self.admin = AdminClient(self._kafka)
+        try:
+            self.admin = AdminClient(self._kafka)
+        except KafkaException as error:
+            raise Misconfigured(f"[kafka] cannot be used: {error.args[0].str()}") from None
 
     @contextmanager
     def translated(self) -> Iterator[None]:

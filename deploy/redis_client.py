@@ -24,7 +24,9 @@ OLDEST = 7
 
 
 def connect(url: str, epoch: Epoch) -> Redis:
-    """A client whose connections store the server's run_id in `epoch` as they open. Misconfigured: it is too old.
+    """A client whose connections store the server's run_id in `epoch` as they open.
+
+    Raises Misconfigured for an address that cannot be read; the connections do for a server that is too old.
 
     Nothing is retried in here: a script may have run before its answer was lost, and only its caller knows
     what that means. A caller waits for a free connection for as long as it would wait for an answer.
@@ -42,15 +44,18 @@ def connect(url: str, epoch: Epoch) -> Redis:
         finally:
             connection.socket_timeout = ANSWER_S
 
-    pool = BlockingConnectionPool.from_url(
-        url,
-        redis_connect_func=note_server,
-        socket_timeout=ANSWER_S,
-        socket_connect_timeout=ANSWER_S,
-        max_connections=CONNECTIONS,
-        timeout=ANSWER_S,
-        retry=Retry(NoBackoff(), 0),
-    )
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            redis_connect_func=note_server,
+            socket_timeout=ANSWER_S,
+            socket_connect_timeout=ANSWER_S,
+            max_connections=CONNECTIONS,
+            timeout=ANSWER_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError as error:
+        raise Misconfigured(f"redis.url: {error}") from None
     return Redis.from_pool(pool)
 
 

@@ -65,7 +65,9 @@ def _settings() -> Iterator[str]:
     yield f"# Settings\n\n{_NOTE}"
     yield "One `tidings.toml`; the environment wins: `KAFKA_BOOTSTRAP`, `REDIS_URL`, `TIDINGS_TOPIC_PREFIX`, and"
     yield "any setting as `TIDINGS_<SECTION>__<NAME>`. Durations are seconds, or text such as `250ms`, `5m`, `3d`."
-    yield "An unknown name is refused, with its line.\n"
+    yield "In the environment lists and tables are JSON: `TIDINGS_CHANNELS__PUSH__PROVIDERS='[\"gateway\"]'`."
+    yield "An unknown name is refused, with its line; of the environment, where it has a `__`. Relative paths start at"
+    yield "the file's folder.\n"
     for name, field in Settings.model_fields.items():
         title, section = _NAMED_SECTIONS.get(name, (name, field.annotation))
         if inspect.isclass(section) and issubclass(section, BaseModel):

@@ -10,6 +10,7 @@ import zoneinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -44,6 +45,15 @@ def _address(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ValueError('must be "host:port"')
+    return value
+
+
+def _url(value: str) -> str:
+    """The value is never shown: it may hold a password."""
+    try:
+        urlsplit(value).port  # noqa: B018
+    except ValueError:
+        raise ValueError("its host or port cannot be read; write it like scheme://host:port/path") from None
     return value
 
 
@@ -89,6 +99,7 @@ def _prefix(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Listen = Annotated[str, AfterValidator(_address)]
 ListenOrNot = Annotated[str, AfterValidator(_address_or_none)]
+Url = Annotated[str, AfterValidator(_url)]
 Zone = Annotated[str, AfterValidator(_zone)]
 WebhookSecrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_as_list), AfterValidator(_webhook_secrets)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
@@ -144,11 +155,16 @@ class Kafka(Section):
 class Redis(Section):
     """rediss:// speaks TLS."""
 
-    url: str = Field(default="redis://127.0.0.1:6379/0", pattern=r"^(rediss?|unix)://")
+    url: Url = Field(default="redis://127.0.0.1:6379/0", pattern=r"^(rediss?|unix)://")
 
 
 class Api(Section):
     listen: Listen = "127.0.0.1:8080"
+
+    @property
+    def host(self) -> str:
+        """The one it listens on; an IPv6 address without its brackets."""
+        return self.listen.rpartition(":")[0].strip("[]")
 
 
 class Callbacks(Section):
@@ -215,7 +231,7 @@ class Provider(Section):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     kind: Literal["http", "smtp"]
-    url: str
+    url: Url
     source: str = Field(default="", alias="from")
     rate_per_s: float = Field(gt=0)
     burst: int = Field(ge=2)
@@ -225,7 +241,7 @@ class Provider(Section):
     concurrency: int = Field(default=256, ge=1, le=10_000)
     require_tls: bool = False
     ca: str = ""
-    status_url: str = ""
+    status_url: Url = ""
     status_per_s: float | None = Field(default=None, gt=0)
     prices: dict[str, Price] = {}
     dead_tokens_most: float = Field(default=0.2, gt=0, le=1)

@@ -1,7 +1,7 @@
 """The only reader of tidings.toml and of the environment. Every process gets its numbers from here, checked together.
 
 The environment wins over the file: KAFKA_BOOTSTRAP, REDIS_URL, TIDINGS_TOPIC_PREFIX, and any setting as
-TIDINGS_<SECTION>__<NAME>, e.g. TIDINGS_KAFKA__PASSWORD. Sections: `sections.py`.
+TIDINGS_<SECTION>__<NAME>, e.g. TIDINGS_KAFKA__PASSWORD; lists and tables there are JSON. Sections: `sections.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import re
+import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,13 @@ from types import UnionType
 from typing import Any, get_args
 
 from pydantic import BaseModel, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from deploy import budgets, sections
 from schemas.errors import Misconfigured
@@ -48,14 +55,16 @@ _EXAMPLES = {
     "workers": '{ "push.bulk" = 2 }',
 }
 """Tables whose inside nobody guesses."""
+_NO_JSON = """must be JSON: a list like '["gateway"]', or a table like '{"push.bulk": 2}'"""
 _SHORT_NAMES = {"KAFKA_BOOTSTRAP": ("kafka", "bootstrap"), "REDIS_URL": ("redis", "url")}
+_PREFIX, _WITHIN = "TIDINGS_", "__"
 
 
 class Settings(BaseSettings):
     """One deployment. Paths are absolute once loaded: relative ones start at the file's folder."""
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix="TIDINGS_", env_nested_delimiter="__", env_ignore_empty=True
+        extra="forbid", frozen=True, env_prefix=_PREFIX, env_nested_delimiter=_WITHIN, env_ignore_empty=True
     )
 
     kafka: sections.Kafka = sections.Kafka()
@@ -111,23 +120,28 @@ class Settings(BaseSettings):
 
 
 def load(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of this deployment. Raises Misconfigured that names file, line and what to change.
+    """The settings of this deployment. Raises Misconfigured that names file, line or variable, and what to change.
 
     Without a file everything comes from the environment and the defaults.
     """
     text = _read(file)
     values = _parse(file, text)
     for variable, (section, name) in _SHORT_NAMES.items():
-        if environ.get(variable):
-            values.setdefault(section, {})[name] = environ[variable]
+        if environ.get(variable) and isinstance(values.setdefault(section, {}), dict):  # else refused below
+            values[section][name] = environ[variable]
+    if unknown := list(_unknown_variables(environ)):
+        raise Misconfigured("\n".join(f"{one}: unknown setting; there are {', '.join(_names(()))}" for one in unknown))
     try:
         settings = Settings(**values)
     except ValidationError as error:
         raise Misconfigured("\n".join(_explain(error, file, text))) from None
+    except SettingsError:
+        raise Misconfigured("\n".join(f"{one}: {_NO_JSON}" for one in _unread_variables(environ))) from None
+    settings = _with_absolute_paths(settings, file.parent.resolve() if file else Path.cwd())
     problems = list(_misfits(settings))
     if problems:
         raise Misconfigured("\n".join(f"{_place(file, text, path)}{what}" for path, what in problems))
-    return _with_absolute_paths(settings, file.parent.resolve() if file else Path.cwd())
+    return settings
 
 
 def _read(file: Path | None) -> str:
@@ -146,13 +160,45 @@ def _parse(file: Path | None, text: str) -> dict[str, Any]:
         raise Misconfigured(f"{file} is not TOML: {error}") from None
 
 
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Those that name a section there is not: nobody would miss them. Within a section pydantic refuses them.
+
+    Without `__` a name may be somebody else's: Kubernetes gives every pod TIDINGS_API_PORT for a service tidings-api.
+    """
+    sections_of = Settings.model_fields.keys() - {"topic_prefix", "region"}
+    for variable in environ:
+        section, within, _ = variable.upper().removeprefix(_PREFIX).partition(_WITHIN)
+        if variable.upper().startswith(_PREFIX) and within and section.lower() not in sections_of:
+            yield variable
+
+
+def _unread_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Those whose text is not the JSON it should be; pydantic itself names only their section."""
+    source = EnvSettingsSource(Settings)
+    for variable, value in environ.items():
+        source.env_vars = {variable.lower(): value}
+        try:
+            source()
+        except SettingsError:
+            yield variable
+
+
 def _with_absolute_paths(settings: Settings, base: Path) -> Settings:
+    kafka, providers = settings.kafka, settings.providers
     changed = {
+        "kafka": kafka.model_copy(update={"ca": _absolute(base, kafka.ca)}),
+        "providers": {
+            name: given.model_copy(update={"ca": _absolute(base, given.ca)}) for name, given in providers.items()
+        },
         "templates": settings.templates.model_copy(update={"path": base / settings.templates.path}),
         "streams": settings.streams.model_copy(update={"folder": base / settings.streams.folder}),
         "up": settings.up.model_copy(update={"logs": base / settings.up.logs}),
     }
     return settings.model_copy(update=changed)
+
+
+def _absolute(base: Path, file: str) -> str:
+    return str(base / file) if file else ""
 
 
 def _explain(error: ValidationError, file: Path | None, text: str) -> Iterator[str]:
@@ -189,6 +235,7 @@ def _misfits(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     yield from _wrong_providers(settings)
     yield from budgets.misfits(settings.channels, settings.providers, settings.tenants)
     yield from _wrong_security(settings)
+    yield from _wrong_authorities(settings)
     for lane in settings.up.workers:
         if lane.partition(".")[0] not in ("push", "email", "sms", "inapp") or lane.partition(".")[2] not in PRIORITIES:
             yield ("up", "workers"), f'up.workers: {lane!r} is no lane; write one like "push.bulk"'
@@ -281,10 +328,23 @@ def _wrong_security(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]
     for name in tenants:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
             yield ("tenants", name), f"tenants.{name}: use 1 to 32 lower-case letters, digits, '_' and '-'"
-    host = settings.api.listen.rpartition(":")[0].strip("[]")
+    host = settings.api.host
     if host not in ("127.0.0.1", "::1", "localhost") and not any(tenant.keys for tenant in tenants.values()):
         text = f"api.listen: {host} can be reached by other machines, but no API key is configured: "
         yield ("api", "listen"), text + "add one (`tidings keys create`) or listen on 127.0.0.1"
+
+
+def _wrong_authorities(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every process would stumble over them one by one."""
+    named: dict[tuple[str, ...], str] = {("kafka", "ca"): settings.kafka.ca}
+    named |= {("providers", name, "ca"): given.ca for name, given in settings.providers.items()}
+    for path, file in named.items():
+        try:
+            if file:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+        except OSError as error:
+            why = "holds no certificate" if isinstance(error, ssl.SSLError) else f"cannot be read: {error.strerror}"
+            yield path, f"{'.'.join(path)}: {file} {why}"
 
 
 def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:

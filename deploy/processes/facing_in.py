@@ -111,5 +111,5 @@ def _keys(settings: Settings) -> auth.Keys:
         for key in tenant.keys
     ]
     made = auth.Keys(found, next(iter(settings.tenants)))
-    made.check_listen(settings.api.listen.rpartition(":")[0])
+    made.check_listen(settings.api.host)
     return made

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import trustme
 
 from deploy import settings
 from deploy.settings import Settings
@@ -99,6 +100,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("TIDINGS_KAFKA__USERNAME", "tidings")
     monkeypatch.setenv("TIDINGS_TOPIC_PREFIX", "blue.")
     text = '[kafka]\nbootstrap = "a:1"\nsecurity_protocol = "SASL_SSL"\nca = "ca.pem"\n'
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     read = _load(tmp_path, text, {"KAFKA_BOOTSTRAP": "b:2"})
     assert read.topic_prefix == "blue."
     assert read.kafka.client() == {
@@ -107,7 +109,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "tidings",
         "sasl.password": "hush",
-        "ssl.ca.location": "ca.pem",
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
     }
     assert "hush" not in repr(read)
 

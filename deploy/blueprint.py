@@ -79,6 +79,15 @@ class Change:
     wanted: str
     partitions: tuple[int, ...] = ()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether `provision.apply` makes it; else the difference stays."""
+        return self.kind in PENDING
+
+    def told(self, applied: bool) -> str:
+        """A line for people. applied: the plan was carried out."""
+        return f"{'done ' if applied else 'would '}{self}" if self.is_made else str(self)
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name}: {self.what} is {self.now}, wanted {self.wanted}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from deploy import provision as provisioning
-from deploy.blueprint import Blueprint, blueprint
+from deploy.blueprint import Blueprint, Change, blueprint
 from deploy.broker_state import Broker
 from deploy.settings import Settings
 from schemas.topics import Topics
@@ -22,14 +22,14 @@ def blueprint_of(settings: Settings) -> Blueprint:
     return blueprint(topics_of(settings), kafka.partitions == "production", kafka.replication_factor)
 
 
-async def provision(settings: Settings, apply: bool) -> list[str]:
-    """How the broker differs from the catalogue, a line each; with apply, made to match."""
+async def provision(settings: Settings, apply: bool) -> list[Change]:
+    """How the broker differs from the catalogue; with apply, made to match."""
     return await asyncio.to_thread(_provision, settings, apply)
 
 
-def _provision(settings: Settings, apply: bool) -> list[str]:
+def _provision(settings: Settings, apply: bool) -> list[Change]:
     broker, wanted = Broker(settings.kafka.client()), blueprint_of(settings)
     changes = provisioning.plan(broker, wanted)
     if apply and changes:
         provisioning.apply(broker, wanted, changes)
-    return [str(change) for change in changes]
+    return changes

@@ -28,6 +28,7 @@ from schemas.gaps import Gap
 from schemas.messages import HoldOrder
 
 if TYPE_CHECKING:
+    from deploy.blueprint import Change
     from deploy.commands.campaigns import Door
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
@@ -205,8 +206,8 @@ async def _provision_patiently(chosen: settings.Settings) -> None:
     await _provision(chosen, apply=True)
 
 
-async def _provision(chosen: settings.Settings, apply: bool) -> list[str]:
-    changes: list[str] = await importlib.import_module("deploy.catalogue").provision(chosen, apply)
+async def _provision(chosen: settings.Settings, apply: bool) -> list[Change]:
+    changes: list[Change] = await importlib.import_module("deploy.catalogue").provision(chosen, apply)
     return changes
 
 
@@ -218,20 +219,26 @@ def provision(
 ) -> None:
     """Show how the broker differs from the catalogue of topics; with --apply, make it match."""
     logs.set_up("provision")
-    changes = asyncio.run(_provision(_settings(config), apply))
+    differences = asyncio.run(_provision(_settings(config), apply))
+    changes = [str(one) for one in differences if one.is_made]
     if as_json:
-        print(json.dumps({"applied": apply, "changes": changes}))
+        left = [str(one) for one in differences if not one.is_made]
+        print(json.dumps({"applied": apply, "changes": changes, "left": left}))
         return
-    for change in changes:
-        out.print(f"{'done ' if apply else 'would '}{change}", highlight=False)
-    out.print(f"{len(changes)} changes" if changes else "the broker matches the catalogue", highlight=False)
+    for one in differences:
+        out.print(one.told(apply), highlight=False)
+    out.print(f"{len(changes)} changes" if differences else "the broker matches the catalogue", highlight=False)
 
 
 @app.command()
 def simulate(
     config: Config = None,
-    http_port: Annotated[int | None, typer.Option(help="0: any free port. Default: the settings' provider.")] = None,
-    smtp_port: Annotated[int | None, typer.Option(help="0: any free port. Default: the settings' provider.")] = None,
+    http_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0: any free port. Default: the settings' provider.")
+    ] = None,
+    smtp_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0: any free port. Default: the settings' provider.")
+    ] = None,
     faults: Annotated[str, typer.Option(help='JSON, e.g. {"answer_ms": 10, "errors": {"500": 0.01}}')] = "",
 ) -> None:
     """Stand in for the providers: an HTTP gateway and a mail server with a ledger."""

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 from rich.table import Table
 
-from deploy.blueprint import PENDING, Blueprint, Change, Kind, differences
+from deploy.blueprint import Blueprint, Change, Kind, differences
 from deploy.broker_state import TIMEOUT_S, Broker, Found
 from schemas import metrics
 from schemas.errors import Misconfigured, Transient
@@ -60,7 +60,8 @@ def apply(broker: Broker, wanted: Blueprint, changes: Sequence[Change]) -> None:
         _await_leaders(broker.admin, created | extended)
     _commit_first(broker, [c for c in changes if c.kind is Kind.OFFSETS], had)
     for change in changes:
-        metrics.PROVISION_CHANGES.labels(change.kind).inc()
+        if change.is_made:
+            metrics.PROVISION_CHANGES.labels(change.kind).inc()
     check(broker, wanted)
 
 
@@ -68,7 +69,7 @@ def check(broker: Broker, wanted: Blueprint) -> None:
     """Raises Misconfigured naming the differences when a process must not start on this broker."""
     changes = plan(broker, wanted)
     _refuse_conflicts(changes)
-    pending = [change for change in changes if change.kind in PENDING]
+    pending = [change for change in changes if change.is_made]
     if pending:
         shown = "\n".join(f"  {change}" for change in pending[:_SHOWN])
         more = f"\n  and {len(pending) - _SHOWN} more" if len(pending) > _SHOWN else ""

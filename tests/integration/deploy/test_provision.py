@@ -16,6 +16,7 @@ from rich.console import Console
 from deploy import blueprint, provision
 from deploy.blueprint import Blueprint, Kind
 from deploy.broker_state import Broker
+from schemas import metrics
 from schemas.errors import Misconfigured, Transient
 from schemas.topics import Topics, TopicSpec
 from tests.conftest import CreateTopics
@@ -147,6 +148,14 @@ def test_a_larger_broker_is_good_enough(broker: Broker, admin: AdminClient, want
     provisioned(broker, replace(wanted, production=True))
     provision.check(broker, wanted)
     assert [change.kind for change in provision.plan(broker, wanted)] == [Kind.KEPT, Kind.KEPT]
+
+
+def test_what_stays_as_it_is_is_not_counted_as_a_change(broker: Broker, wanted: Blueprint, group: str) -> None:
+    provisioned(broker, replace(wanted, production=True))
+    kept = metrics.PROVISION_CHANGES.labels(Kind.KEPT)
+    before = kept._value.get()
+    provisioned(broker, wanted)
+    assert kept._value.get() == before
 
 
 def test_an_offset_that_is_there_is_never_moved(

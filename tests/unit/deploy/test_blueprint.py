@@ -64,6 +64,18 @@ def test_partitions_are_added_to_a_lane_and_never_taken_away() -> None:
     assert (kept.kind, kept.now) == (Kind.KEPT, "20")
 
 
+def test_what_stays_as_it_is_is_told_as_kept_and_never_as_done() -> None:
+    plan = wanted(LANE, production=True)
+    topic = as_wanted(plan)[LANE]
+    (grows,) = differences(plan, {LANE: topic})
+    assert grows.told(applied=True) == f"done add partitions {LANE}: partitions is 4, wanted 12"
+    assert grows.told(applied=False) == f"would add partitions {LANE}: partitions is 4, wanted 12"
+    (kept,) = differences(plan, {LANE: replace(topic, partitions=20)})
+    assert kept.told(applied=True) == f"kept {LANE}: partitions is 20, wanted 12; more do no harm"
+    (conflict,) = differences(wanted(LANE, copies=3), as_wanted(wanted(LANE, copies=3), 1))
+    assert conflict.told(applied=False).startswith(f"conflict {LANE}: replicas is 1")
+
+
 def test_a_topic_whose_keys_must_stay_is_cut_anew_only_while_it_is_empty() -> None:
     plan = wanted(HOLD, production=True)
     topic = as_wanted(plan)[HOLD]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import quote
 import aiohttp
 from rich.table import Table
 
+from deploy.commands import asking
 from schemas.errors import Misconfigured, Transient
 
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0)
@@ -47,7 +49,7 @@ class Door:
     async def _once(
         self, client: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
-        try:
+        with contextlib.suppress(Transient), asking.answered_by(self.api):
             async with client.request(method, self.api + path, json=body) as answer:
                 if answer.status in (429, 503):
                     return None
@@ -55,10 +57,7 @@ class Door:
                 if answer.status < 400 and isinstance(told, dict):
                     return told
                 raise Misconfigured(_refusal(answer.status, told))
-        except (aiohttp.ClientConnectionError, TimeoutError):
-            return None
-        except ValueError:
-            raise Misconfigured(f"{self.api} does not answer as Tidings does") from None
+        return None
 
 
 async def newest(door: Door, most: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import json
 from collections.abc import Iterator
@@ -13,11 +14,14 @@ from urllib.parse import quote
 
 import aiohttp
 
+from deploy.commands import asking
 from schemas.errors import Misconfigured, Transient
 
 AT_ONCE = 32
 TRIES = 8
 SHOWN = 20
+Line = tuple[int, dict[str, Any] | str]
+"""Its number, and the user in it or what is wrong with it."""
 _PROFILE = ("locale", "time_zone", "email", "phone")
 _DEVICE = ("token", "platform", "app", "environment", "registered_at")
 
@@ -50,14 +54,10 @@ async def load(file: Path, api: str, key: str) -> Report:
     return report
 
 
-async def _work(
-    client: aiohttp.ClientSession, api: str, lines: Iterator[tuple[int, dict[str, Any] | str]], report: Report
-) -> None:
+async def _work(client: aiohttp.ClientSession, api: str, lines: Iterator[Line], report: Report) -> None:
     for number, user in lines:
         if isinstance(user, str):
             report.refuse(number, user)
-        elif "user_id" not in user:
-            report.refuse(number, "user_id: missing")
         elif why := await _put(client, api, user):
             report.refuse(number, why)
         else:
@@ -67,18 +67,31 @@ async def _work(
 async def _put(client: aiohttp.ClientSession, api: str, user: dict[str, Any]) -> str:
     """ "" when stored, else why not. Waits and tries again while the API is unavailable."""
     profile = {name: value for name, value in user.items() if name != "user_id"}
-    url = f"{api}/v1/users/{quote(str(user['user_id']), safe='')}"
+    try:
+        url = f"{api}/v1/users/{_quoted(user.get('user_id'))}"
+    except ValueError as error:
+        return f"user_id: {error}"
     for attempt in range(TRIES):
-        try:
+        with contextlib.suppress(Transient), asking.answered_by(api):
             async with client.put(url, json=profile) as answer:
                 if answer.status < 300:
                     return ""
                 if answer.status not in (429, 503):
                     return await _why(answer)
-        except (aiohttp.ClientConnectionError, TimeoutError):
-            pass
         await asyncio.sleep(min(0.25 * 2**attempt, 5))
     raise Transient(f"{api} did not answer; run the same import again, users already stored stay as they are")
+
+
+def _quoted(user_id: object) -> str:
+    """As a part of a path. Raises ValueError that says why no user can be called so."""
+    if user_id is None:
+        raise ValueError("missing")
+    if isinstance(user_id, bool) or not isinstance(user_id, str | int):
+        raise ValueError("must be text")
+    try:
+        return quote(str(user_id), safe="")
+    except UnicodeEncodeError:
+        raise ValueError("holds half a character, which no UTF-8 has") from None
 
 
 async def _why(answer: aiohttp.ClientResponse) -> str:
@@ -89,8 +102,8 @@ async def _why(answer: aiohttp.ClientResponse) -> str:
         return str(answer.status)
 
 
-def _numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """(line, user) of the file, or (line, what is wrong with it); the file is never held in memory."""
+def _numbered(file: Path) -> Iterator[Line]:
+    """The lines of the file that are not blank; the file is never held in memory."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as text:
             yield from _csv(text) if file.suffix.lower() == ".csv" else _ndjson(text)
@@ -98,25 +111,54 @@ def _numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         raise Misconfigured(f"{file} cannot be read: {error}") from None
 
 
-def _ndjson(text: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _ndjson(text: Iterator[str]) -> Iterator[Line]:
     for number, line in enumerate(text, 1):
         if not line.strip():
             continue
         try:
             user = json.loads(line)
-        except ValueError as error:
-            user = f"not JSON: {error}"
-        yield number, user if isinstance(user, dict | str) else "not a JSON object"
+        except (ValueError, RecursionError) as error:
+            yield number, f"not JSON: {error}"
+        else:
+            yield number, user if isinstance(user, dict) else "not a JSON object"
 
 
-def _csv(text: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _csv(text: Iterator[str]) -> Iterator[Line]:
     """Columns: user_id, locale, time_zone, email, phone, and device.token, device.platform, ... for one device."""
-    rows = csv.DictReader(text)
-    known = {"user_id", *_PROFILE, *(f"device.{name}" for name in _DEVICE)}
-    unknown = [name for name in rows.fieldnames or () if name not in known]
-    if unknown or "user_id" not in (rows.fieldnames or ()):
-        raise Misconfigured(f"the first line must name columns among {', '.join(sorted(known))}; not {unknown}")
-    for row in rows:
-        user: dict[str, Any] = {name: row[name] for name in ("user_id", *_PROFILE) if row.get(name)}
-        device = {name: row[f"device.{name}"] for name in _DEVICE if row.get(f"device.{name}")}
-        yield rows.line_num, {**user, "devices": [device]} if device else user
+    columns = _columns(next(text, ""))
+    for number, line in enumerate(text, 2):
+        if not line.strip():
+            continue
+        cells = _cells(line)
+        if isinstance(cells, str):
+            yield number, cells
+        elif len(cells) != len(columns):
+            yield number, f"has {len(cells)} cells, the header row has {len(columns)}"
+        else:
+            yield number, _user({name: cell for name, cell in zip(columns, cells, strict=True) if cell})
+
+
+def _columns(header: str) -> list[str]:
+    """Raises Misconfigured when it does not say what each cell below is."""
+    known = ("user_id", *_PROFILE, *(f"device.{name}" for name in _DEVICE))
+    columns = _cells(header)
+    named_once = len(set(columns)) == len(columns)
+    if isinstance(columns, str) or not named_once or "user_id" not in columns or not set(columns) <= set(known):
+        raise Misconfigured(f"the first line must name columns among {', '.join(known)}, each once, and user_id always")
+    return columns
+
+
+def _cells(line: str) -> list[str] | str:
+    """Those of one line, or what is wrong with it. No cell here has a reason to hold a line break."""
+    if line.count('"') % 2:
+        return "not CSV: a quoted cell does not end in its line"
+    try:
+        return next(csv.reader([line], strict=True))
+    except csv.Error as error:
+        return f"not CSV: {error}"
+
+
+def _user(row: dict[str, str]) -> dict[str, Any]:
+    user: dict[str, Any] = {name: row[name] for name in ("user_id", *_PROFILE) if name in row}
+    device = {name: row[f"device.{name}"] for name in _DEVICE if f"device.{name}" in row}
+    return {**user, "devices": [device]} if device else user

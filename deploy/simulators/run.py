@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import itertools
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from deploy.simulators.callbacks import Callbacks, Target
 from deploy.simulators.control import Control
@@ -16,6 +17,7 @@ from deploy.simulators.http_provider import HttpProvider, World
 from deploy.simulators.ledger import Ledger
 from deploy.simulators.smtp_server import MailOptions, SmtpServer
 from deploy.simulators.status_api import StatusApi
+from schemas.errors import Misconfigured
 
 BACKLOG = 1024
 
@@ -49,8 +51,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Running]:
-    """Both servers, listening; closed on the way out."""
-    loop = asyncio.get_running_loop()
+    """Both servers, listening; closed on the way out. Raises Misconfigured when a port is taken."""
     ledger, board = Ledger(), Board(options.faults)
     callbacks = Callbacks(options.callbacks, ledger)
     counter = itertools.count(1)
@@ -60,21 +61,29 @@ async def running(options: Options) -> AsyncIterator[Running]:
 
     statuses = StatusApi(ledger, board)
     world = World(ledger, board, callbacks, next_id, statuses.remember, Control(ledger, board, statuses))
-    http = await loop.create_server(
-        lambda: HttpProvider(world), options.host, options.http_port, backlog=BACKLOG, ssl=options.tls
-    )
-    smtp = await loop.create_server(
-        lambda: SmtpServer(ledger, board, options.mail, next_id), options.host, options.smtp_port, backlog=BACKLOG
-    )
-    posting = asyncio.create_task(callbacks.run())
+    gateway, mail = partial(HttpProvider, world), partial(SmtpServer, ledger, board, options.mail, next_id)
+    with (
+        contextlib.closing(await _listening(gateway, options, options.http_port, options.tls)) as http,
+        contextlib.closing(await _listening(mail, options, options.smtp_port)) as smtp,
+    ):
+        posting = asyncio.create_task(callbacks.run())
+        try:
+            yield Running(_port(http), _port(smtp), ledger, board)
+        finally:
+            posting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await posting
+
+
+async def _listening(
+    protocol: Callable[[], asyncio.BaseProtocol], options: Options, port: int, tls: ssl.SSLContext | None = None
+) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
     try:
-        yield Running(_port(http), _port(smtp), ledger, board)
-    finally:
-        posting.cancel()
-        http.close()
-        smtp.close()
-        with contextlib.suppress(asyncio.CancelledError):
-            await posting
+        return await loop.create_server(protocol, options.host, port, backlog=BACKLOG, ssl=tls)
+    except OSError as error:
+        why = f"cannot listen on {options.host}:{port}: {error.strerror}"
+        raise Misconfigured(f"{why}; free it, or let the provider's url name another port") from None
 
 
 def _port(server: asyncio.Server) -> int:

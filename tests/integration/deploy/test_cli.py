@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from deploy import ready
+from schemas.errors import Misconfigured
 
 
 def _tidings(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -129,3 +130,51 @@ async def test_users_are_imported_from_csv_with_a_device(tmp_path: Path, users_a
     assert (await users.load(file, users_api[1], "")).stored == 2
     assert users_api[0].stored["1"] == {"email": "a@example.org", "devices": [{"token": "tok", "platform": "ios"}]}
     assert users_api[0].stored["2"] == {"email": "b@example.org"}
+
+
+async def test_a_line_that_is_no_user_is_refused_and_the_import_goes_on(
+    tmp_path: Path, users_api: tuple[UsersApi, str]
+) -> None:
+    from deploy.commands import users
+
+    file = tmp_path / "users.ndjson"
+    file.write_text(f'{{"user_id": "\\ud83d"}}\n"user"\n{"[" * 100_000}\n{{"user_id": "last"}}\n')
+    report = await users.load(file, users_api[1], "")
+    assert list(users_api[0].stored) == ["last"] and (report.stored, report.refused_count) == (1, 3)
+    told = dict(report.refused)
+    assert told[1].startswith("user_id: ") and told[2] == "not a JSON object" and told[3].startswith("not JSON")
+
+
+async def test_a_csv_row_whose_cells_do_not_fit_the_header_is_refused_and_never_stored_under_other_columns(
+    tmp_path: Path, users_api: tuple[UsersApi, str]
+) -> None:
+    from deploy.commands import users
+
+    file = tmp_path / "users.csv"
+    rows = [
+        "1,de,Anna,a@example.org",
+        "2,b@example.org",
+        "",
+        f"3,de,{'x' * 140_000}",
+        '4,"de',
+        '5",de,',
+        "6,,f@example.org",
+    ]
+    file.write_text("\r\n".join(["user_id,locale,email", *rows]))
+    report = await users.load(file, users_api[1], "")
+    assert users_api[0].stored == {"6": {"email": "f@example.org"}} and report.stored == 1
+    told = dict(report.refused)
+    assert told[2] == "has 4 cells, the header row has 3" and told[3] == "has 2 cells, the header row has 3"
+    assert told[5] == "not CSV: field larger than field limit (131072)"
+    assert told[6] == told[7] == "not CSV: a quoted cell does not end in its line"
+
+
+@pytest.mark.parametrize("header", ["", "locale", "user_id,mail", "user_id,email,email", "user_id," + "x" * 140_000])
+async def test_a_csv_without_a_header_that_can_be_meant_is_not_begun(tmp_path: Path, header: str) -> None:
+    from deploy.commands import users
+
+    file = tmp_path / "users.csv"
+    file.write_text(f"{header}\n1,a,b\n")
+    with pytest.raises(ExceptionGroup) as refused:
+        await users.load(file, "http://127.0.0.1:1", "")
+    assert refused.group_contains(Misconfigured, match="the first line must name columns among .*, each once")

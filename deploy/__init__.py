@@ -9,7 +9,7 @@ A process: `processes` (one short function each), `ground` (what all stand on), 
 `surroundings` (whether Redis and the log answer), `redis_client` (opened once), `redis_trips` (asked by everybody),
 `redis_news` (listened to).
 A machine: `up` (the supervisor), `roles` (what it runs), `fork_client` and `fork_server` (how it starts them),
-`children`.
+`role_logs` (kept short), `children`.
 The broker: `catalogue` (what it must have), `provision`, `blueprint` (the difference), `broker_state` (what it has).
 Around it: `local` (Kafka and Redis to develop against), `simulators` (stand-ins for providers), `demo`, `blast` (a
 million recipients, judged), `cost` (what processes take of the machine), `reference` (the generated pages).

@@ -1,7 +1,7 @@
 """`tidings up`: every role as a process of its own on one machine, restarted when it dies, stopped together.
 
-`fork_server.py` starts them. Each role's log is a file of its own; `processes.json` beside them names the running
-process ids, and `metrics.json` where those that work show their numbers.
+`fork_server.py` starts them. Each role's log is a file of its own, kept short (`role_logs.py`); `processes.json`
+beside them names the running process ids, and `metrics.json` where those that work show their numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy import ready, roles, running
+from deploy import ready, role_logs, roles, running
 from deploy.fork_client import Child, ForkClient
 from deploy.local import places
 from schemas.errors import Misconfigured, Transient
@@ -27,19 +27,19 @@ BACKOFF_MOST_S = 15.0
 CALM_AFTER_S = 30.0
 STOP_WITHIN_S = running.STOP_WITHIN_S + 10
 """Of the supervisor itself: longer than it waits for a role, which is longer than a role's own patience."""
-LOG_MOST_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     """backoff_first_s: the first pause before a restart, and again after a role has lasted calm_after_s.
 
-    stop_within_s: longer than a role's own patience.
+    stop_within_s: longer than a role's own patience. logs_every_s: how often logs are looked at for their length.
     """
 
     backoff_first_s: float = 0.5
     calm_after_s: float = CALM_AFTER_S
     stop_within_s: float = running.STOP_WITHIN_S + 5
+    logs_every_s: float = 60.0
 
 
 class Supervisor:
@@ -69,6 +69,8 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 for role in self._wanted:
                     group.create_task(self._keep(role))
+                logs = [self._log_of(role.name) for role in self._wanted]
+                group.create_task(role_logs.keep_short(logs, self._waits.logs_every_s))
                 await self._await_ready(ready_within_s)
                 log.info("up.ready", extra={"processes": len(self._wanted), "logs": str(self._logs)})
                 ready.tell()
@@ -122,8 +124,6 @@ class Supervisor:
 
     async def _spawn(self, role: roles.Role, pipe: ready.Pipe) -> Child:
         path = self._log_of(role.name)
-        if path.exists() and path.stat().st_size > LOG_MOST_BYTES:
-            path.replace(path.with_suffix(".log.1"))
         try:
             with path.open("ab") as output:
                 words = (*role.words, *self._options)

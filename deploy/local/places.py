@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import secrets
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _LISTENERS = range(20_000, 32_000)
+_TAIL_BYTES = 64 << 10
+_LINE_BYTES = 1 << 10
 
 
 def home() -> Path:
@@ -50,7 +53,13 @@ def only_one(lock: Path) -> Iterator[None]:
 
 
 def tail(log: Path, lines: int = 30) -> str:
-    """The last lines of a log; "" when there is none."""
+    """The last lines of a log, of which a very long one may lack its beginning; "" when there is none.
+
+    Costs the same however long the log is.
+    """
     if not log.exists():
         return ""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    with log.open("rb") as text:
+        begin = text.seek(0, os.SEEK_END) - max(_TAIL_BYTES, lines * _LINE_BYTES)
+        text.seek(max(0, begin))
+        return "\n".join(text.read().decode(errors="replace").splitlines()[-lines:])

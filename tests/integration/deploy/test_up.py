@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import children, roles
+from deploy import children, role_logs, roles
 from deploy.fork_client import ForkClient
 from deploy.up import Supervisor, Waits
 from schemas.errors import Misconfigured
@@ -37,6 +37,8 @@ def main():
         def broken(): raise TooManyParked("20 of the last 20 records were parked")
         cli.app = broken
         cli.main()
+    if how == "talks":
+        print("x" * (33 << 20), flush=True)
     if how == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if how == "counts":
@@ -58,7 +60,9 @@ class Started:
             roles.Role((word,), word, {"SERVES_AT": f"{word}:1"}, roles.STEPS_BACK if word == "patient" else 0)
             for word in words
         ]
-        self.supervisor = Supervisor(wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2, stop_within_s=3))
+        self.supervisor = Supervisor(
+            wanted, [str(folder)], self.logs, self._forks, Waits(0.02, 2, stop_within_s=3, logs_every_s=0.02)
+        )
 
     async def run(self, ready_within_s: float = 20) -> None:
         async with self._forks:
@@ -160,6 +164,13 @@ async def test_each_role_writes_into_a_log_of_its_own_and_is_named_where_process
         assert this.log("good") == "this is good\n"
         assert this.log("other") == "this is other\n"
         assert shown(this.pids()["good"]).startswith(b"tidings\0good\0")
+
+
+async def test_the_log_of_a_role_that_talks_much_is_kept_short_while_it_runs(tmp_path: Path) -> None:
+    async with started(tmp_path, "talks") as this:
+        await soon(lambda: (this.logs / "talks.log").stat().st_size <= role_logs.MOST_BYTES)
+        assert is_running(this.pids()["talks"])
+        assert (this.logs / "talks.log.1").stat().st_size > role_logs.MOST_BYTES
 
 
 async def test_who_nobody_waits_for_steps_back_where_the_cores_are_full(tmp_path: Path) -> None:

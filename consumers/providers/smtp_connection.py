@@ -84,7 +84,7 @@ class SmtpConnection(asyncio.Protocol):
         self._replies: deque[tuple[int, str]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._keep = True
-        self._busy = False
+        self._busy = True
         self._ended = False
         self._why = "connection lost"
 
@@ -112,32 +112,45 @@ class SmtpConnection(asyncio.Protocol):
                 await self._login(server)
         except NoAnswer as error:
             raise NotSent(f"no greeting: {error}") from error
+        self._rest()
 
     async def deliver(self, envelope: Envelope, content: bytes, give_up_at: float) -> Reply:
         """The reply that decided: 2xx at CONTENT = accepted, else the first refusal.
 
         content is ready (CRLF lines, dot-stuffed, final dot included). Raises NotSent while the server cannot
-        have taken the message yet, NoAnswer once the final dot may have arrived.
+        have taken the message yet, NoAnswer once the final dot may have arrived. A connection that was left in the
+        middle is not used again.
         """
+        if not self.usable:
+            raise NotSent(self._why)
         self._busy, self._ended = True, False
         timer = asyncio.get_running_loop().call_at(give_up_at, self.abandon, "time-out")
         try:
             return await self._transaction(envelope, content)
-        except NoAnswer as error:
-            if self._ended:
-                raise
-            raise NotSent(str(error)) from error
+        except BaseException as error:
+            self.abandon("left in the middle")
+            if isinstance(error, NoAnswer) and not self._ended:
+                raise NotSent(str(error)) from error
+            raise
         finally:
             timer.cancel()
-            self._busy = False
+            self._rest()
+
+    def _rest(self) -> None:
+        """Until the next message nothing may come: whatever was said too much would be taken for its answer."""
+        self._busy = False
+        self._keep = self._keep and not (self._replies or self._lines or self._buffer)
 
     async def _transaction(self, envelope: Envelope, content: bytes) -> Reply:
         refusal = await self._envelope(envelope)
-        if refusal is None:
-            self._ended = True
-            self._write(content)
-            return self._last(await self._reply(Stage.CONTENT))
-        return refusal
+        if refusal is not None:
+            return refusal
+        if self._replies:
+            raise NoAnswer("more replies than commands")
+        self._write(content)
+        self._ended = True
+        reply = await self._reply(Stage.CONTENT)
+        return reply if reply.code // 100 == 2 else _refusal(reply)
 
     async def _envelope(self, envelope: Envelope) -> Reply | None:
         """The refusal of sender, recipient or DATA; None when the server waits for the content."""
@@ -149,20 +162,28 @@ class SmtpConnection(asyncio.Protocol):
         pipelining = "PIPELINING" in self.extensions
         if pipelining:
             self._write("".join(f"{line}\r\n" for _, line, _ in commands).encode())
-        refusal: Reply | None = None
-        for stage, line, wanted in commands:
+        for at, (stage, line, wanted) in enumerate(commands, 1):
             if not pipelining:
                 self._write(f"{line}\r\n".encode())
             reply = await self._reply(stage)
-            if refusal is None and reply.code // 10 != wanted // 10:
-                refusal = self._last(reply)
-                if not pipelining:
-                    break
-            elif refusal is not None and reply.code == 354:
-                await self._end_empty()
-        if refusal is not None and self._keep:
+            if reply.code // 10 != wanted // 10:
+                refusal = _refusal(reply)
+                await self._clear(len(commands) - at if pipelining else 0)
+                return refusal
+        return None
+
+    async def _clear(self, unheard: int) -> None:
+        """Makes the connection ready for the next message after a refusal. unheard: replies that are still to come.
+
+        The message is decided: a server that closes or says no more from here on costs only the connection.
+        """
+        try:
+            for _ in range(unheard):
+                if (await self._reply(Stage.CONTENT)).code == 354:
+                    await self._end_empty()
             await self._command("RSET", Stage.CONTENT)
-        return refusal
+        except NoAnswer:
+            self._keep = False
 
     async def _end_empty(self) -> None:
         """The server took DATA although nobody is to get it: end it without content (RFC 2920 section 3.1)."""
@@ -178,11 +199,6 @@ class SmtpConnection(asyncio.Protocol):
         if "DSN" in self.extensions:
             line += f" RET=HDRS ENVID={envelope.envelope_id}"
         return line
-
-    def _last(self, reply: Reply) -> Reply:
-        if reply.code == 421:
-            self._keep = False
-        return reply
 
     async def _hello(self, server: Server) -> None:
         reply = await self._command(f"EHLO {server.own_name}", Stage.CONNECT, lines=True)
@@ -227,6 +243,8 @@ class SmtpConnection(asyncio.Protocol):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         code, text = self._replies.popleft()
+        if code == 421:
+            self.abandon("the server closes")
         return Reply(code, text if lines else text.replace("\n", " "), stage)
 
     # asyncio.Protocol
@@ -235,6 +253,9 @@ class SmtpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is no subclass
 
     def data_received(self, data: bytes) -> None:
+        if not self._busy:
+            self.abandon("bytes without a command")
+            return
         self._buffer += data
         *complete, self._buffer = self._buffer.split(b"\n")
         for line in complete:
@@ -261,3 +282,10 @@ class SmtpConnection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _refusal(reply: Reply) -> Reply:
+    """The reply, if it is a no. Raises NoAnswer for what is neither a no nor the yes that was due."""
+    if 400 <= reply.code < 600:
+        return reply
+    raise NoAnswer(f"out of step: {reply.code} to {reply.stage}")

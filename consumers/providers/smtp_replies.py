@@ -35,7 +35,7 @@ def outcome(reply: Reply) -> Outcome:
 
 def _kind(reply: Reply, detail: str) -> tuple[Kind, int | None]:
     if 200 <= reply.code < 300:
-        return Kind.DONE, None
+        return (Kind.DONE if reply.stage is Stage.CONTENT else Kind.NOT_PROCESSED), None
     if 400 <= reply.code < 500:
         return _temporary(reply, detail)
     return _permanent(reply, detail), None

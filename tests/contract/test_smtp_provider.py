@@ -7,7 +7,7 @@ import base64
 import email
 import email.policy
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
 
@@ -20,9 +20,10 @@ from consumers.providers.smtp import SmtpOptions, SmtpProvider
 from schemas.clock import SystemClock
 from schemas.content import Content
 from schemas.messages import Channel
-from schemas.outcomes import Kind
+from schemas.outcomes import Kind, Outcome, Scope
 
 HELLO = ("250-me", "250-PIPELINING", "250 ENHANCEDSTATUSCODES")
+PLAIN_HELLO = ("250 me",)
 
 
 def call(to: str = "mia@example.com", key: str = "default/e/1:email") -> Call:
@@ -59,6 +60,20 @@ class Box:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         self.taken.append(envelope)
         return "250 2.0.0 taken"
+
+
+class SlowBox(Box):
+    """Answers nobody before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_one, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        answer = await super().handle_DATA(server, session, envelope)
+        self.has_one.set()
+        await self.may_answer.wait()
+        return answer
 
 
 @asynccontextmanager
@@ -130,34 +145,48 @@ async def test_starttls_is_used_with_a_login_when_offered() -> None:
 # Scripted servers
 
 Talk = Callable[[str], str | None]
+CLOSE = " (closing)"
 
 
-@asynccontextmanager
-async def scripted_server(talk: Talk, banner: str = "220 me") -> AsyncIterator[int]:
-    """Answers each command line by `talk`; None closes. The content after a 354 is one command, ".", to it."""
+class Script:
+    """Answers each command line by `talk`; None closes, an answer that ends in CLOSE is its last one.
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(f"{banner}\r\n".encode())
+    The content after a 354 is one command, ".", to it. writers: of its connections so far.
+    """
+
+    def __init__(self, talk: Talk, banner: str = "220 me", hello: Sequence[str] = HELLO) -> None:
+        self._talk, self._banner, self._hello = talk, banner, hello
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"{self._banner}\r\n".encode())
         in_data = False
         while raw := await reader.readline():
             line = raw.decode().rstrip("\r\n")
             if in_data and line != ".":
                 continue
-            answer = "\r\n".join(HELLO) if line.startswith("EHLO") else talk(line)
+            answer = "\r\n".join(self._hello) if line.startswith("EHLO") else self._talk(line)
             if answer is None:
                 break
             in_data = answer.startswith("354")
             if answer:
-                writer.write(f"{answer}\r\n".encode())
-        writer.close()
+                writer.write(f"{answer.removesuffix(CLOSE)}\r\n".encode())
+            if answer.endswith(CLOSE):
+                break
 
-    async def quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            writer.close()
 
-    server = await asyncio.start_server(quiet, "127.0.0.1", 0)
+@asynccontextmanager
+async def scripted_server(script: Script | Talk) -> AsyncIterator[int]:
+    script = script if isinstance(script, Script) else Script(script)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -174,9 +203,13 @@ def replying(**by_command: str | None) -> Talk:
     return talk
 
 
-async def sent_to(talk: Talk, banner: str = "220 me", timeout_s: float = 5.0) -> Kind:
-    async with scripted_server(talk, banner) as port, provider(f"smtp://127.0.0.1:{port}", timeout_s=timeout_s) as mail:
-        return (await mail.send(call())).kind
+async def outcome_of(script: Script | Talk, timeout_s: float = 5.0) -> Outcome:
+    async with scripted_server(script) as port, provider(f"smtp://127.0.0.1:{port}", timeout_s=timeout_s) as mail:
+        return await mail.send(call())
+
+
+async def sent_to(script: Script | Talk, timeout_s: float = 5.0) -> Kind:
+    return (await outcome_of(script, timeout_s)).kind
 
 
 @pytest.mark.parametrize(
@@ -197,14 +230,90 @@ async def test_the_stage_of_a_refusal_decides_what_it_means(answers: dict[str, s
     assert await sent_to(replying(**answers)) is kind
 
 
+@pytest.mark.parametrize("hello", [HELLO, PLAIN_HELLO], ids=["pipelined", "one by one"])
+@pytest.mark.parametrize(
+    ("answers", "kind", "scope"),
+    [
+        ({"RCPT": "550 5.1.1 no such user" + CLOSE}, Kind.SUPPRESS, Scope.LANE),
+        ({"RCPT": "550 5.1.1 no such user", "DATA": "503 5.5.1 RCPT first", "RSET": None}, Kind.SUPPRESS, Scope.LANE),
+        ({"RCPT": "550 5.1.1 no such user", "DOT": None, "RSET": None}, Kind.SUPPRESS, Scope.LANE),
+        ({"RCPT": "421 4.7.28 too much mail for that domain" + CLOSE}, Kind.THROTTLE, Scope.DOMAIN),
+        ({"RCPT": "421 4.7.28 too much mail for that domain", "DATA": ""}, Kind.THROTTLE, Scope.DOMAIN),
+        ({"MAIL": "421 4.7.0 try again later" + CLOSE}, Kind.THROTTLE, Scope.LANE),
+        ({"DATA": "451 4.3.0 disk full" + CLOSE}, Kind.RETRY, Scope.LANE),
+        ({"DOT": "554 5.7.1 spam" + CLOSE}, Kind.BLOCKED, Scope.LANE),
+    ],
+)
+async def test_a_refusal_counts_although_the_server_closes_after_it(
+    answers: dict[str, str | None], kind: Kind, scope: Scope, hello: tuple[str, ...]
+) -> None:
+    outcome = await outcome_of(Script(replying(**answers), hello=hello), timeout_s=1)
+    assert (outcome.kind, outcome.scope) == (kind, scope)
+
+
+async def test_a_refusal_counts_although_nothing_is_heard_after_it() -> None:
+    assert await sent_to(replying(RCPT="550 5.1.1 no such user", DATA=""), timeout_s=0.1) is Kind.SUPPRESS
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ({"DATA": "250 2.0.0 ok"}, Kind.NOT_PROCESSED),
+        ({"DATA": "354 go on\r\n250 2.0.0 ok", "DOT": None}, Kind.NOT_PROCESSED),
+        ({"RCPT": "220 me"}, Kind.NOT_PROCESSED),
+        ({"MAIL": "220 me"}, Kind.NOT_PROCESSED),
+        ({"DOT": "354 go on"}, Kind.UNKNOWN),
+    ],
+)
+async def test_only_a_yes_to_the_content_means_that_the_mail_was_taken(
+    answers: dict[str, str | None], kind: Kind
+) -> None:
+    assert await sent_to(replying(**answers)) is kind
+
+
+async def test_a_greeting_that_is_none_does_not_mean_that_the_mail_was_taken() -> None:
+    assert await sent_to(Script(replying(), banner="250 me")) is Kind.NOT_PROCESSED
+
+
+async def test_the_answer_to_a_mail_given_up_is_not_taken_for_that_of_the_next_one() -> None:
+    box = SlowBox()
+    async with foreign_server(box) as port, provider(f"smtp://127.0.0.1:{port}", max_connections=1) as mail:
+        given_up = asyncio.create_task(mail.send(call(key="k1")))
+        async with asyncio.timeout(5):
+            await box.has_one.wait()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        box.may_answer.set()
+        assert (await mail.send(call(key="k2"))).kind is Kind.DONE
+    assert [b"Delivery-Key: k2" in (taken.content or b"") for taken in box.taken] == [False, True]  # type: ignore[operator]
+
+
+async def test_a_farewell_after_the_yes_is_not_taken_for_the_answer_to_the_next_mail() -> None:
+    script = Script(replying(DOT="250 2.0.0 taken\r\n421 4.4.2 that was the last one"))
+    async with scripted_server(script) as port, provider(f"smtp://127.0.0.1:{port}") as mail:
+        assert [(await mail.send(call(key=key))).kind for key in ("k1", "k2")] == [Kind.DONE] * 2
+    assert len(script.writers) == 2
+
+
+async def test_a_connection_that_the_server_says_goodbye_to_while_it_is_idle_is_given_up() -> None:
+    script = Script(replying())
+    async with scripted_server(script) as port, provider(f"smtp://127.0.0.1:{port}") as mail:
+        assert (await mail.send(call(key="k1"))).kind is Kind.DONE
+        script.writers[0].write(b"421 4.4.2 idle for too long\r\n")
+        async with asyncio.timeout(2):
+            await script.writers[0].wait_closed()
+        assert (await mail.send(call(key="k2"))).kind is Kind.DONE
+    assert len(script.writers) == 2
+
+
 async def test_silence_after_the_content_is_unknown_and_before_it_was_never_sent() -> None:
     assert await sent_to(replying(DOT=""), timeout_s=0.1) is Kind.UNKNOWN
     assert await sent_to(replying(RCPT=""), timeout_s=0.1) is Kind.NOT_PROCESSED
 
 
 async def test_a_server_that_is_too_busy_to_greet_got_nothing() -> None:
-    assert await sent_to(replying(), banner="421 4.3.2 too busy") is Kind.NOT_PROCESSED
-    assert await sent_to(replying(), banner="554 go away") is Kind.AUTH_CONFIG
+    assert await sent_to(Script(replying(), banner="421 4.3.2 too busy")) is Kind.NOT_PROCESSED
+    assert await sent_to(Script(replying(), banner="554 go away")) is Kind.AUTH_CONFIG
 
 
 async def test_a_connection_is_usable_again_after_a_refused_recipient() -> None:

@@ -68,8 +68,9 @@ class SmtpServer(asyncio.Protocol):
         self._work()
 
     def _work(self) -> None:
-        while self._buffer and not self._waiting and (self._take_message() if self._in_data else self._take_line()):
-            pass
+        while self._buffer and not (self._waiting or self._transport.is_closing()):
+            if not (self._take_message() if self._in_data else self._take_line()):
+                return
 
     def _take_line(self) -> bool:
         end = self._buffer.find(b"\r\n")
@@ -175,7 +176,7 @@ class SmtpServer(asyncio.Protocol):
         elif not found or b"@" not in found.group(1):
             self._say("501 5.1.3 bad recipient")
         elif fate := self._board.get(SERVICE).rcpt_fate(short_hash(found.group(1).decode("utf-8", "replace"))):
-            self._say(reply(fate, "1.1"))
+            self._refuse(reply(fate, "1.1"))
         else:
             self._recipients.append(found.group(1))
             self._say("250 2.1.5 ok")
@@ -257,16 +258,22 @@ class SmtpServer(asyncio.Protocol):
             self._transport.abort()
             return
         service.end(fate or "250")
-        self._say(reply(fate, "3.0") if fate else f"250 2.0.0 taken as {self._ids()}")
-        if fate.startswith("421"):
-            self._transport.close()
-        elif self._buffer:
+        if fate:
+            self._refuse(reply(fate, "3.0"))
+        else:
+            self._say(f"250 2.0.0 taken as {self._ids()}")
+        if self._buffer:
             self._loop.call_soon(self._work)
 
     def _forget(self) -> None:
         self._sender = b""
         self._has_sender = False
         self._recipients: list[bytes] = []
+
+    def _refuse(self, line: str) -> None:
+        self._say(line)
+        if line.startswith("421"):
+            self._transport.close()
 
     def _say(self, line: str) -> None:
         self._transport.write(line.encode() + b"\r\n")

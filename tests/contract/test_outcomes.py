@@ -81,6 +81,7 @@ SMTP = [
     Row({"rcpt_errors": {"421 4.3.2": 1}}, Kind.NOT_PROCESSED, RETRYING, Reason.PROVIDER_DOWN, 0, True),
     Row(only("454 Throttling failure"), Kind.THROTTLE, RETRYING, Reason.PROVIDER_THROTTLED),
     Row(only("421 4.7.28"), Kind.THROTTLE, RETRYING, Reason.PROVIDER_THROTTLED, scope=Scope.DOMAIN),
+    Row({"rcpt_errors": {"421 4.7.28": 1}}, Kind.THROTTLE, RETRYING, Reason.PROVIDER_THROTTLED, scope=Scope.DOMAIN),
     Row({"rcpt_errors": {"451 4.7.0": 1}}, Kind.THROTTLE, RETRYING, Reason.PROVIDER_THROTTLED, scope=Scope.DOMAIN),
     Row(only("552 5.3.4"), Kind.DROP, FAILED, Reason.REFUSED_BY_PROVIDER),
     Row({"rcpt_errors": {"552 5.2.2": 1}}, Kind.DEAD_ADDRESS, FAILED, Reason.ADDRESS_REFUSED),

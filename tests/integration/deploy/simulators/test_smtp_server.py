@@ -7,7 +7,7 @@ import smtplib
 import socket
 from collections.abc import AsyncIterator, Callable
 from email.message import EmailMessage
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -80,6 +80,19 @@ async def test_recipients_and_letters_are_refused_as_ordered(simulator: run.Runn
     with pytest.raises(smtplib.SMTPDataError, match=r"4\.3\.0"):
         await _session(simulator, lambda client: client.send_message(_letter("k")))
     assert simulator.ledger.summary()["sends"] == 0
+
+
+@pytest.mark.parametrize("faults", [{"rcpt_errors": {"421": 1}}, {"errors": {"421": 1}}], ids=["rcpt", "content"])
+async def test_a_421_is_the_last_word_of_a_connection(simulator: run.Running, faults: dict[str, Any]) -> None:
+    simulator.board.set("smtp", Faults(**faults))
+    whole = b"AUTH PLAIN AHNob3AAc2VjcmV0\r\nMAIL FROM:<a@x>\r\nRCPT TO:<b@x>\r\nDATA\r\nhi\r\n.\r\nNOOP\r\n"
+
+    def talk() -> bytes:
+        with socket.create_connection(("127.0.0.1", simulator.smtp_port), timeout=2) as raw:
+            raw.sendall(whole)
+            return b"".join(iter(lambda: raw.recv(65536), b""))
+
+    assert (await asyncio.to_thread(talk)).splitlines()[-1].startswith(b"421")
 
 
 async def test_a_dropped_reply_was_sent(simulator: run.Running) -> None:

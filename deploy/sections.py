@@ -220,6 +220,8 @@ class Provider(Section):
     """One account at one vendor. callback_secret: one, or a list of two while the vendor changes from one to the other.
 
     source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
+    timeout_s: the longest call, connecting included. It ends a quarter of a second before sending.deadline_s at the
+    latest.
     concurrency: calls at the same time from one worker. ca: file of the authority.
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
@@ -296,6 +298,7 @@ class Tenant(Section):
 class Sending(Section):
     """The numbers of one send. lease_s: how long a claim holds; margin_s: what must be left of it after a call.
 
+    deadline_s: the hard end of a call; of one that lasts so long nobody knows what became of it.
     bulk_share: the part of a provider's rate that bulk may use. retry_share: retries among a provider's sends.
     standby_share: what a channel's second provider gets while the first is well too.
     tries: calls of one delivery that count; retry_base_s, retry_cap_s: the longest wait after the first failure, and
@@ -315,6 +318,11 @@ class Sending(Section):
     in_flight: int = Field(default=1000, ge=1, le=20_000)
     batch: int = Field(default=200, ge=1, le=1000)
     sms_segments_max: int = Field(default=12, ge=1, le=255)
+
+    @property
+    def longest_call_s(self) -> float:
+        """What a provider has at most: only one that ends before the deadline can say whether anything was sent."""
+        return self.deadline_s - min(0.25, self.deadline_s / 4)
 
 
 class Tiers(Section):

@@ -40,6 +40,7 @@ from deploy.settings import Settings
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from retry_topics.ladder import LadderOptions
+from schemas.clock import Clock
 from schemas.gaps import Gap
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
@@ -58,8 +59,16 @@ def configured(ground: Ground, name: str, publisher: Publisher) -> Provider:
     """The provider of this name, as the settings say."""
     if name == INAPP:
         return InappProvider(ground.topics.inbox, publisher, ground.inbox(), ground.clock)
-    given = ground.settings.providers[name]
-    return HttpProvider(name, _http(given), ground.clock) if given.kind == "http" else _smtp(ground, name, given)
+    return outside(ground.settings, name, ground.clock)
+
+
+def outside(settings: Settings, name: str, clock: Clock) -> Provider:
+    """The provider that this section of the settings describes."""
+    given = settings.providers[name]
+    timeout_s = min(given.timeout_s, settings.sending.longest_call_s)
+    if given.kind == "http":
+        return HttpProvider(name, _http(given, timeout_s), clock)
+    return SmtpProvider(name, _smtp(given, timeout_s), clock)
 
 
 MakeProvider = Callable[[Ground, str, Publisher], Provider]
@@ -192,7 +201,7 @@ def promises_reports(given: sections.Provider) -> bool:
 
 def _inquiries(ground: Ground, name: str, given: sections.Provider) -> Inquiries:
     """The pace of asking is kept as that of sending is, in a bucket of its own."""
-    api = HttpStatus(replace(_http(given), url=given.status_url), ground.clock)
+    api = HttpStatus(replace(_http(given, given.timeout_s), url=given.status_url), ground.clock)
     ground.stack.push_async_callback(api.close)
     per_s = given.status_per_s or given.rate_per_s / 10
     rate = Rate(per_s, max(LEAST_BURST, round(per_s / 10)))
@@ -242,22 +251,21 @@ def _ladder(settings: Settings) -> LadderOptions:
     return LadderOptions(sending.tries, first_ms, longest_ms, settings.tiers.by_name_ms())
 
 
-def _http(given: sections.Provider) -> HttpOptions:
+def _http(given: sections.Provider, timeout_s: float) -> HttpOptions:
     headers = {key: value.get_secret_value() for key, value in given.headers.items()}
     pool = PoolOptions(max_connections=given.concurrency, tls=_tls(given))
-    return HttpOptions(given.url, given.timeout_s, headers, pool)
+    return HttpOptions(given.url, timeout_s, headers, pool)
 
 
-def _smtp(ground: Ground, name: str, given: sections.Provider) -> Provider:
-    options = SmtpOptions(
+def _smtp(given: sections.Provider, timeout_s: float) -> SmtpOptions:
+    return SmtpOptions(
         given.url,
         given.source,
-        timeout_s=given.timeout_s,
+        timeout_s=timeout_s,
         max_connections=given.concurrency,
         require_tls=given.require_tls,
         tls=_tls(given),
     )
-    return SmtpProvider(name, options, ground.clock)
 
 
 def _tls(given: sections.Provider) -> ssl.SSLContext | None:

@@ -1,0 +1,71 @@
+"""A provider that falls silent before anything was sent: the call ends as not sent, never as perhaps sent.
+
+With the time of the provider and the deadline of the call alike, as they are unless somebody says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from consumers.providers.contract import Provider
+from deploy import senders
+from deploy.sections import Sending
+from deploy.sections import Provider as ProviderSection
+from deploy.settings import Settings
+from schemas.clock import SystemClock
+from schemas.messages import Channel
+from schemas.policies import OnUnknown
+from tests.doubles import deliveries
+from tests.doubles.sender_bench import SenderBench, shown
+
+TIME_S = 0.4
+GREETED = (b"220 me\r\n", b"250-me\r\n250 PIPELINING\r\n")
+
+
+@asynccontextmanager
+async def stalling_server(*lines: bytes) -> AsyncIterator[int]:
+    """Says one of these with each read, and then nothing more."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for line in lines:
+            writer.write(line)
+            await reader.read(4096)
+        while await reader.read(4096):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def provider(url: str) -> Provider:
+    kind = "smtp" if url.startswith("smtp") else "http"
+    section = {"kind": kind, "url": url, "from": "Shop <a@b.org>", "rate_per_s": 9, "burst": 9, "timeout_s": TIME_S}
+    given = ProviderSection.model_validate(section)
+    return senders.outside(Settings(sending=Sending(deadline_s=TIME_S), providers={"one": given}), "one", SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "lines"),
+    [("smtp", ()), ("smtp", (*GREETED, b"250 2.1.0 ok\r\n")), ("smtps", ()), ("https", ())],
+    ids=["no banner", "silence at the recipient", "no TLS for mail", "no TLS for HTTP"],
+)
+async def test_a_stall_before_the_content_is_no_possible_duplicate_and_no_loss(
+    tmp_path: Path, scheme: str, lines: tuple[bytes, ...]
+) -> None:
+    bench = SenderBench(tmp_path, deadline_s=TIME_S)
+    bench.policy = replace(bench.policy, channels=(Channel.EMAIL,), on_unknown=OnUnknown.RISK_LOSS)
+    async with stalling_server(*lines) as port:
+        bench.provider = provider(f"{scheme}://127.0.0.1:{port}/")  # type: ignore[assignment]
+        (answer,) = await bench.send(deliveries.single(channel=Channel.EMAIL))
+        await bench.provider.close()
+    assert shown(answer) == [("retrying", "provider_down")]

@@ -16,7 +16,7 @@ from consumers.spend import Charge, Gone, Spend
 from consumers.tally import Tally
 from consumers.telling import Teller
 from consumers.verdicts import Verdict
-from schemas import keys, metrics
+from schemas import keys, metrics, traces
 from schemas.clock import Clock
 from schemas.content import Content
 from schemas.errors import Poison, StoreDown
@@ -193,7 +193,7 @@ class Caller:
             sending.address,
             content,
             delivery.expires_at_ms,
-            (sending.record.header("traceparent") or b"").decode("ascii", "replace"),
+            traces.carried(sending.record.header(traces.HEADER)),
         )
 
 

@@ -15,7 +15,7 @@ ALONE_MS = 60_000
 class Call(NamedTuple):
     """One delivery, ready to go. to: the normalised address (device token, email, E.164 number, user id for inapp).
 
-    reference is what callbacks must carry back. traceparent is "" when the record had none.
+    reference is what callbacks must carry back. traceparent is "" when the record had none that is valid.
     """
 
     tenant: str

@@ -15,6 +15,7 @@ from consumers.providers import retry_after
 from consumers.providers.contract import ALONE_MS, Call
 from consumers.providers.http_pool import Answer, HttpPool, PoolOptions
 from consumers.providers.pool import NoAnswer, NotSent
+from schemas import traces
 from schemas.clock import Clock
 from schemas.outcomes import Kind, Outcome, Scope
 
@@ -59,7 +60,7 @@ class HttpProvider:
         await self._pool.close()
 
     def _request_headers(self, call: Call) -> bytes:
-        trace = f"traceparent: {call.traceparent}\r\n" if call.traceparent else ""
+        trace = f"{traces.HEADER}: {call.traceparent}\r\n" if call.traceparent else ""
         return self._headers + f"Idempotency-Key: {call.delivery_key}\r\n{trace}".encode()
 
 

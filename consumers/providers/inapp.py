@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from consumers.providers.contract import Call
-from schemas import codec, keys, metrics
+from schemas import codec, keys, metrics, traces
 from schemas.clock import Clock
 from schemas.errors import Poison, StoreDown, Transient
 from schemas.messages import InboxMessage
@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 KEPT_MS = 30 * 24 * 3_600_000
 """How long an inbox keeps a message; the topic's retention is the same."""
-HEADER = "traceparent"
 
 
 class InappProvider:
@@ -58,7 +57,7 @@ class InappProvider:
 
     def _record(self, call: Call, message: InboxMessage) -> Outgoing:
         key = keys.inbox_key(message.tenant, message.user_id, message.notification_id)
-        headers = ((HEADER, call.traceparent.encode()),) if call.traceparent else ()
+        headers = ((traces.HEADER, call.traceparent.encode()),) if call.traceparent else ()
         return Outgoing(self._topic, key.encode(), codec.encode(message), headers)
 
 

@@ -56,8 +56,17 @@ async def test_a_callback_finds_its_call_by_the_reference(bench: SenderBench) ->
 
 
 async def test_the_trace_goes_on_to_the_provider(bench: SenderBench) -> None:
-    await bench.send(bench.record(deliveries.single(), traceparent=b"00-ab-cd-01"))
-    assert bench.provider.calls[0].traceparent == "00-ab-cd-01"
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    await bench.send(bench.record(deliveries.single(), traceparent=trace.encode()))
+    assert bench.provider.calls[0].traceparent == trace
+
+
+async def test_a_publishers_trace_cannot_add_a_header_to_the_call(bench: SenderBench) -> None:
+    trace = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    forged = (trace + b"\r\nAuthorization: Bearer stolen", trace + b"\n", b"\xff" + trace, b"00-ab-cd-01")
+    for number, given in enumerate(forged):
+        await bench.send(bench.record(deliveries.single(event_id=f"e{number}"), traceparent=given))
+    assert [call.traceparent for call in bench.provider.calls] == [""] * len(forged)
 
 
 async def test_support_finds_what_was_sent_in_the_users_timeline(bench: SenderBench) -> None:

@@ -39,9 +39,7 @@ class DeadLetters:
 
     def parked(self, record: Record, reason: str, text: str, events: Iterable[RowEvent] = ()) -> Done:
         """The answer that parks a record, and says so in its status by events."""
-        parked_now = self.letter(record, reason, text)
-        metrics.DEAD_LETTERS.labels(parked_now.topic, reason).inc()
-        return Done(publish=(parked_now,), events=tuple(events), parked=reason in STOPPING)
+        return Done(publish=(self.letter(record, reason, text),), events=tuple(events), parked=reason in STOPPING)
 
     def parked_delivery(self, record: Record, reason: str, text: str) -> Done:
         """Parks a record of a lane or tier. A readable delivery ends as failed: its campaign must not wait for it."""
@@ -62,9 +60,11 @@ class DeadLetters:
         return self.parked(record, reason, text, (RowEvent(delivery.tenant, delivery.row, event),))
 
     def letter(self, record: Record, reason: str, text: str) -> Outgoing:
-        """The record as it will lie in its dead letter topic: key, value and unknown headers as they were."""
+        """The record as it will lie in its dead letter topic, and is counted: key, value, unknown headers as they were."""
         headers = _headers(record, reason, text, self._clock.now_ms())
-        return Outgoing(self._topics.dlq_for(record.topic), record.key, record.value, headers)
+        topic = self._topics.dlq_for(record.topic)
+        metrics.DEAD_LETTERS.labels(topic, reason).inc()
+        return Outgoing(topic, record.key, record.value, headers)
 
 
 def stub(letter: Outgoing) -> Outgoing:

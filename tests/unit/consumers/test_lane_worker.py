@@ -186,6 +186,19 @@ class TestOutcomes:
         assert shown(answer) == [("failed", "tries_used_up")]
         assert published(answer) == ["sms.dlq"]
 
+    @pytest.mark.parametrize(
+        ("reason", "changes"),
+        [("tries_used_up", {"tries": 7, "call": 8}), ("template_error", {"params": "{}"})],
+    )
+    async def test_whatever_lies_in_the_dlq_is_counted(
+        self, bench: SenderBench, reason: str, changes: dict[str, Any]
+    ) -> None:
+        counted = metrics.DEAD_LETTERS.labels("sms.dlq", reason)
+        before = counted._value.get()
+        answer = await self.after(bench, Outcome(Kind.RETRY), **changes)
+        assert published(answer) == ["sms.dlq"]
+        assert counted._value.get() == before + 1
+
     async def test_no_retry_outlives_the_message(self, bench: SenderBench) -> None:
         soon = bench.clock.now_ms() + 1_000
         answer = await self.after(bench, Outcome(Kind.RETRY, retry_after_ms=2_000), expires_at_ms=soon)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from retry_topics import dead_letters
 from retry_topics.dead_letters import DeadLetters
-from schemas import codec
+from schemas import codec, metrics
 from schemas.messages import EventKind
 from schemas.reasons import ParkReason, Reason
 from schemas.records import Record
@@ -87,6 +87,14 @@ def test_a_record_too_large_for_any_letter_leaves_a_note_of_its_place() -> None:
     assert note.value is None
     assert dict(note.headers)["tid-first-offset"] == b"41"
     assert b"too large" in dict(note.headers)["tid-error-text"]
+
+
+def test_a_letter_is_counted_once_whoever_parks_the_record() -> None:
+    counted = metrics.DEAD_LETTERS.labels("push.dlq", ParkReason.UNKNOWN_SCHEMA)
+    before = counted._value.get()
+    LETTERS.letter(RECORD, ParkReason.UNKNOWN_SCHEMA, "x")
+    LETTERS.parked(RECORD, ParkReason.UNKNOWN_SCHEMA, "x")
+    assert counted._value.get() == before + 2
 
 
 def test_a_parked_delivery_ends_as_failed_so_that_its_campaign_can_end() -> None:

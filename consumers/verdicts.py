@@ -21,7 +21,7 @@ from schemas.records import Headers, Outgoing, Record, RowEvent
 from schemas.topics import Topics
 
 Park = Callable[[Record, str, str], Outgoing]
-"""The dead letter of a record: (record, error class, text): `dead_letters.DeadLetters.letter`."""
+"""The dead letter of a record, counted: (record, error class, text): `dead_letters.DeadLetters.letter`."""
 NOT_BEFORE = "tid-not-before"
 WAITS = frozenset({EventKind.RETRYING, EventKind.HELD})
 """Kinds of verdict after which the delivery goes on: in a tier, or in hold."""

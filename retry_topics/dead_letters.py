@@ -60,7 +60,7 @@ class DeadLetters:
         return self.parked(record, reason, text, (RowEvent(delivery.tenant, delivery.row, event),))
 
     def letter(self, record: Record, reason: str, text: str) -> Outgoing:
-        """The record as it will lie in its dead letter topic, and is counted: key, value, unknown headers as they were."""
+        """The record as it will lie in its dead letter topic: key, value and unknown headers as they were. Counted."""
         headers = _headers(record, reason, text, self._clock.now_ms())
         topic = self._topics.dlq_for(record.topic)
         metrics.DEAD_LETTERS.labels(topic, reason).inc()

@@ -8,7 +8,7 @@ import email
 import email.policy
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.message import EmailMessage
 
 import pytest
@@ -160,10 +160,8 @@ class Script:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
-        try:
+        with suppress(ConnectionError, asyncio.CancelledError):
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
         writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -285,7 +283,7 @@ async def test_the_answer_to_a_mail_given_up_is_not_taken_for_that_of_the_next_o
         await asyncio.wait([given_up])
         box.may_answer.set()
         assert (await mail.send(call(key="k2"))).kind is Kind.DONE
-    assert [b"Delivery-Key: k2" in (taken.content or b"") for taken in box.taken] == [False, True]  # type: ignore[operator]
+    assert [b"Delivery-Key: k2" in (taken.content or b"") for taken in box.taken] == [False, True]
 
 
 async def test_a_farewell_after_the_yes_is_not_taken_for_the_answer_to_the_next_mail() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from consumers.providers.contract import Provider
 from deploy import senders
-from deploy.sections import Sending
 from deploy.sections import Provider as ProviderSection
+from deploy.sections import Sending
 from deploy.settings import Settings
 from schemas.clock import SystemClock
 from schemas.messages import Channel

@@ -8,6 +8,7 @@ _STANDBY = "tests/unit/consumers/test_standby.py::"
 _THROTTLES = "tests/unit/consumers/test_throttles.py::"
 _BREAKER = "tests/integration/test_breaker.py::"
 _OUTCOMES = "tests/contract/test_outcomes.py::"
+_MAIL = "tests/contract/test_smtp_provider.py::"
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
@@ -46,6 +47,42 @@ PATCHES: tuple[Patch, ...] = (
         new="        return None\n",
         test=_STANDBY + "TestCallsInDoubt::test_is_repeated_where_it_was_made_though_another_provider_is_well",
         suffers="Whoever's answer was lost gets the message from both providers, though the first knows its key.",
+    ),
+    Patch(
+        name="uses a mail connection again that was left in the middle",
+        promise=1,
+        file="consumers/providers/smtp_connection.py",
+        old='            self.abandon("left in the middle")\n',
+        new="",
+        test=_MAIL + "test_the_answer_to_a_mail_given_up_is_not_taken_for_that_of_the_next_one",
+        suffers="A mail counts as sent by the answer to another one, and nobody ever gets it.",
+    ),
+    Patch(
+        name="forgets why a mail was refused when the server closes",
+        promise=3,
+        file="consumers/providers/smtp_connection.py",
+        old="        except NoAnswer:\n            self._keep = False\n",
+        new="        except NoAnswer:\n            raise\n",
+        test=_MAIL + "test_a_refusal_counts_although_the_server_closes_after_it",
+        suffers="An address that does not exist is written to until the message expires, and never suppressed.",
+    ),
+    Patch(
+        name="lets a call last as long as its deadline",
+        promise=1,
+        file="deploy/senders.py",
+        old="min(given.timeout_s, settings.sending.longest_call_s)",
+        new="given.timeout_s",
+        test="tests/contract/test_stalls.py::test_a_stall_before_the_content_is_no_possible_duplicate_and_no_loss",
+        suffers="What a stalled server cannot have taken counts as perhaps sent, and is lost where that is the choice.",
+    ),
+    Patch(
+        name="passes on what a record says its trace is",
+        promise=10,
+        file="consumers/calling.py",
+        old="traces.carried(sending.record.header(traces.HEADER))",
+        new='(sending.record.header(traces.HEADER) or b"").decode("ascii", "replace")',
+        test="tests/unit/consumers/test_lane_worker.py::test_a_publishers_trace_cannot_add_a_header_to_the_call",
+        suffers="Whoever may publish an event writes headers of its own into the calls of a provider.",
     ),
     Patch(
         name="gives a throttled provider all of its rate at once again",

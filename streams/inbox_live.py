@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from schemas import keys
@@ -23,7 +23,10 @@ Screen = asyncio.Queue[bytes | None]
 
 
 class Line(Protocol):
-    """A line over which channels are heard. Raises StoreDown when it was cut: close it and open another."""
+    """A line over which channels are heard, opened by its first use; once closed it stays closed.
+
+    Raises StoreDown when it was cut or closed: close it and open another.
+    """
 
     async def hear(self, channel: bytes) -> None: ...
 
@@ -47,7 +50,7 @@ class LiveInboxes:
     def __init__(self, open_line: OpenLine) -> None:
         self._open_line = open_line
         self._line: Line | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._readers: dict[Line, asyncio.Task[None]] = {}
         self._screens: dict[bytes, set[Screen]] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
 
@@ -63,12 +66,9 @@ class LiveInboxes:
             await self._leave(channel, screen)
 
     async def close(self) -> None:
-        self._dismiss_all()
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-        await self._drop()
+        if self._line is not None:
+            await self._give_up(self._line)
+        await asyncio.gather(*self._readers.values(), return_exceptions=True)
 
     async def _join(self, channel: bytes, screen: Screen) -> None:
         self._screens.setdefault(channel, set()).add(screen)
@@ -76,11 +76,7 @@ class LiveInboxes:
         try:
             if confirmed is None:
                 confirmed = self._confirmed[channel] = asyncio.Event()
-                if self._line is None:
-                    self._line = self._open_line()
-                await self._line.hear(channel)
-            if self._reader is None or self._reader.done():
-                self._reader = asyncio.create_task(self._read())
+                await self._hear(channel)
             async with asyncio.timeout(POLL_S):
                 await confirmed.wait()
         except TimeoutError:
@@ -90,6 +86,15 @@ class LiveInboxes:
             await self._leave(channel, screen)
             raise
 
+    async def _hear(self, channel: bytes) -> None:
+        line = self._line or self._open()
+        try:
+            await line.hear(channel)
+        except BaseException:
+            # Others may wait for the same channel, and nobody else will ask for it.
+            await self._give_up(line)
+            raise
+
     async def _leave(self, channel: bytes, screen: Screen) -> None:
         screens = self._screens.get(channel, set())
         screens.discard(screen)
@@ -97,22 +102,40 @@ class LiveInboxes:
             return
         del self._screens[channel]
         self._confirmed.pop(channel, None)
-        if self._line is not None:
+        if (line := self._line) is not None:
             try:
-                await self._line.ignore(channel)
+                await line.ignore(channel)
             except StoreDown:
-                await self._drop()
+                await self._give_up(line)
 
-    async def _read(self) -> None:
-        """Runs as long as anybody follows an inbox; dismisses everybody when the subscription is lost."""
+    def _open(self) -> Line:
+        line = self._line = self._open_line()
+        reader = self._readers[line] = asyncio.create_task(self._read(line))
+        reader.add_done_callback(lambda _: self._readers.pop(line))
+        return line
+
+    async def _read(self, line: Line) -> None:
+        """Runs until the line is cut. Without a reader, also by an error of ours, the line is of no use to anybody."""
         try:
-            while self._screens and self._line is not None:
-                heard = await self._line.next(POLL_S)
-                if heard is not None:
-                    self._pass_on(*heard)
-        except StoreDown:
-            self._dismiss_all()
-            await self._drop()
+            with suppress(StoreDown):
+                while True:
+                    heard = await line.next(POLL_S)
+                    if heard is not None:
+                        self._pass_on(*heard)
+        finally:
+            await self._give_up(line)
+
+    async def _give_up(self, line: Line) -> None:
+        """Dismisses everybody who relied on this line and closes it; who comes meanwhile opens another."""
+        if self._line is not line:
+            return
+        self._line = None
+        self._dismiss_all()
+        reader = self._readers[line]
+        if reader is not asyncio.current_task():
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        await line.close()
 
     def _pass_on(self, channel: bytes, data: bytes | None) -> None:
         if data is None:
@@ -126,16 +149,14 @@ class LiveInboxes:
                 screen.put_nowait(data)
 
     def _dismiss_all(self) -> None:
+        """Also of those who still wait for the word that they are heard."""
+        for confirmed in self._confirmed.values():
+            confirmed.set()
         for screens in self._screens.values():
             for screen in screens:
                 _dismiss(screen)
         self._screens.clear()
         self._confirmed.clear()
-
-    async def _drop(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            await line.close()
 
 
 async def _news(tenant: str, user_id: str, screen: Screen) -> AsyncIterator[InboxNews]:

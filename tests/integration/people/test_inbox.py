@@ -12,6 +12,8 @@ import pytest
 from aiohttp import ClientResponse
 from redis.asyncio import Redis
 
+from deploy import redis_client
+from deploy.redis_news import RedisLine
 from schemas import codec, keys
 from schemas.errors import StoreDown
 from schemas.messages import FacetKind, InboxMessage, RecipientFacet
@@ -191,6 +193,47 @@ async def test_a_stream_whose_news_may_be_missing_ends_so_that_the_client_reconn
     await people.inbox.put(message(people))
     async with client.get(INBOX + "/stream") as stream:
         assert (await next_event(stream))[2] == {"unread": 1}
+
+
+async def test_streams_that_come_back_together_all_hear_their_news_however_often_that_happens(
+    people: People, redis: Redis
+) -> None:
+    """As after every short outage of Redis. Ten rounds would use up the pool if each left a few connections behind."""
+    users = [f"u{number}" for number in range(8)]
+
+    async def heard(user: str, together: asyncio.Barrier) -> int:
+        async with people.inbox.live(people.tenant, user) as news:
+            await together.wait()
+            await people.inbox.put(replace(message(people), user_id=user))
+            return (await anext(news)).unread
+
+    async with asyncio.timeout(10):
+        for _ in range(10):
+            together = asyncio.Barrier(len(users))
+            assert await asyncio.gather(*(heard(user, together) for user in users)) == [1] * len(users)
+            await people.inbox.close()
+            await asyncio.gather(*(run(redis, "DEL", keys.redis_inbox(people.tenant, user)) for user in users))
+
+
+async def test_a_line_closed_while_it_opens_leaves_no_connection_behind(redis: Redis) -> None:
+    async with asyncio.timeout(10):
+        for _ in range(redis_client.CONNECTIONS + 1):
+            line = RedisLine(redis, "inbox")
+            opening = asyncio.gather(line.hear(b"a"), line.hear(b"b"), return_exceptions=True)
+            await asyncio.sleep(0)
+            await line.close()
+            await opening
+        await run(redis, "PING")
+
+
+async def test_a_closed_line_stays_closed(redis: Redis) -> None:
+    line = RedisLine(redis, "inbox")
+    await line.hear(b"a")
+    await line.close()
+    with pytest.raises(StoreDown):
+        await line.hear(b"b")
+    with pytest.raises(StoreDown):
+        await line.next(1)
 
 
 async def test_streams_end_when_the_server_stops(people: People) -> None:

@@ -1,6 +1,7 @@
 """Who is calling: Bearer API keys, each of one tenant with scopes. Only their hashes are known here.
 
-Without any configured key the API serves callers on this machine only, as the one tenant named in `Keys`.
+Without any configured key the API serves callers on this machine only, as the one tenant named in `Keys`, and lets
+no page of another site change anything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -45,6 +47,7 @@ class Identity:
 
 
 IDENTITY = web.RequestKey("identity", Identity)
+_READING = ("GET", "HEAD")
 
 
 class Keys:
@@ -82,6 +85,16 @@ class Keys:
             raise Refused("Authorization", "needs a valid API key: Authorization: Bearer <key>", 401)
         return found
 
+    def check_origin(self, method: str, origin: str | None, host: str) -> None:
+        """Raises Refused 403 when a page of another site lets a browser change something, while no key is configured.
+
+        origin: what a browser says of the page that made it call, None when no page did. Such a page can post forms
+        and bodies without a type, but cannot read the answers: reading is let through.
+        """
+        if self.are_configured or origin is None or method in _READING or _is_page_of(origin, host):
+            return
+        raise Refused("Origin", "names another site; without an API key nothing is changed from there", 403)
+
 
 def allow(request: web.Request, scope: Scope, *others: Scope) -> str:
     """The caller's tenant; every handler begins with it. Any of the scopes will do.
@@ -93,6 +106,13 @@ def allow(request: web.Request, scope: Scope, *others: Scope) -> str:
         wanted = " or ".join(repr(one.value) for one in (scope, *others))
         raise Refused("Authorization", f"this key lacks the scope {wanted}", 403)
     return identity.tenant
+
+
+def _is_page_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
 
 
 def _without_port(host: str) -> str:

@@ -60,6 +60,7 @@ async def _answered(request: web.Request, handler: Handler, keys: auth.Keys) -> 
         if _route(request).startswith("/v1/"):
             authorization = request.headers.get("Authorization", "")
             request[auth.IDENTITY] = keys.identify(authorization, request.remote, request.host)
+            keys.check_origin(request.method, request.headers.get("Origin"), request.host)
         return await handler(request)
     except ConnectionResetError:  # the caller is gone
         raise

@@ -14,10 +14,7 @@ from schemas.errors import Refused
 
 
 async def read_json(request: web.Request, longest: int) -> bytes:
-    """The body's bytes. Raises Refused 413 beyond `longest` bytes, 415 when it is announced as something else.
-
-    A page of another site can make a browser post forms and plain text here, but no JSON: hence the 415.
-    """
+    """The body's bytes. Raises Refused 413 beyond `longest` bytes, 415 when it is announced as something else."""
     kind = request.content_type
     if "Content-Type" in request.headers and kind != "application/json" and not kind.endswith("+json"):
         raise Refused("Content-Type", "must be application/json", 415)

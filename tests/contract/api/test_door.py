@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import FormData, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from producers import auth
@@ -75,6 +77,27 @@ def test_without_keys_only_this_machine_is_served() -> None:
     auth.Keys([api_key("r", "red", Scope.SEND)]).check_listen("0.0.0.0")
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", "", "http://["])
+async def test_a_page_of_another_site_changes_nothing_where_no_key_is_asked_for(
+    api: Api, client: Client, origin: str
+) -> None:
+    """A browser on this machine posts whatever a page tells it to, and forms without asking first."""
+    routes = {(route.method, str(route.url_for(**dict.fromkeys(_names(route), "x")))) for route in _changing(client)}
+    assert {("POST", "/v1/campaigns"), ("POST", "/v1/campaigns/x/pause"), ("DELETE", "/v1/notifications/x")} <= routes
+    for method, path in routes:
+        answer = await client.request(method, path, data=campaign_form(), headers={"Origin": origin})
+        assert (answer.status, (await answer.json())["field"]) == (403, "Origin"), path
+    assert not api.campaigns()
+    assert (await client.get("/v1/campaigns", headers={"Origin": origin})).status == 200
+
+
+async def test_a_page_of_the_same_site_and_a_page_with_a_key_may_send(client: Client, guarded: Client) -> None:
+    ours = {"Origin": f"http://{client.host}:{client.port}"}
+    assert (await client.post("/v1/campaigns", data=campaign_form(), headers=ours)).status == 202
+    elsewhere = {"Origin": "https://shop.example", **bearer("r")}
+    assert (await guarded.post("/v1/notifications", json=CODE, headers=key() | elsewhere)).status == 202
+
+
 async def test_unknown_addresses_and_methods_are_problems_too(client: Client) -> None:
     unknown = await client.get("/v1/nothing")
     assert (unknown.status, unknown.content_type) == (404, "application/problem+json")
@@ -125,3 +148,23 @@ async def test_every_route_is_described(client: Client) -> None:
     assert routed == described
     assert document["components"]["schemas"]["NotificationBody"]["required"] == ["template", "user_id"]
     assert "openapi.json" in await (await client.get("/docs")).text()
+
+
+def campaign_form() -> FormData:
+    """What `<form enctype="multipart/form-data">` sends."""
+    form = FormData()
+    form.add_field("campaign", '{"campaign_id": "c1", "template": "news"}')
+    form.add_field("recipients", '{"user_id": "u1"}\n', filename="r.ndjson", content_type="application/x-ndjson")
+    return form
+
+
+def _changing(client: Client) -> list[web.AbstractRoute]:
+    assert client.app is not None
+    routes = [route for route in client.app.router.routes() if route.method not in ("GET", "HEAD")]
+    return [route for route in routes if route.resource is not None and route.resource.canonical.startswith("/v1/")]
+
+
+def _names(route: web.AbstractRoute) -> list[str]:
+    """Of the variable parts of its path."""
+    assert route.resource is not None
+    return re.findall(r"{(\w+)}", route.resource.canonical)

@@ -120,7 +120,7 @@ async def test_a_body_of_64_kb_passes_and_one_byte_more_is_refused_413(api: Api,
     assert len(api.requested()) == 1
 
 
-async def test_a_form_of_another_site_is_refused_415(client: Client) -> None:
+async def test_what_is_announced_as_no_json_is_refused_415(client: Client) -> None:
     await refused(client, CODE, 415, **{"Content-Type": "text/plain"})
     await refused(client, CODE, 415, **{"Content-Type": "application/x-www-form-urlencoded"})
 

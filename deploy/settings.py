@@ -328,10 +328,23 @@ def _wrong_security(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]
     for name in tenants:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
             yield ("tenants", name), f"tenants.{name}: use 1 to 32 lower-case letters, digits, '_' and '-'"
+    yield from _repeated_keys(tenants)
     host = settings.api.host
     if host not in ("127.0.0.1", "::1", "localhost") and not any(tenant.keys for tenant in tenants.values()):
         text = f"api.listen: {host} can be reached by other machines, but no API key is configured: "
         yield ("api", "listen"), text + "add one (`tidings keys create`) or listen on 127.0.0.1"
+
+
+def _repeated_keys(tenants: Mapping[str, sections.Tenant]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """A key acts for one tenant, with one set of scopes: of two that are equal only the last would hold."""
+    places: dict[str, str] = {}
+    for name, tenant in tenants.items():
+        for number, key in enumerate(tenant.keys):
+            place = f"tenants.{name}.keys.{number}"
+            first = places.setdefault(key.hash.lower(), place)
+            if first != place:
+                text = f"{place}.hash: is the hash of {first}, too: one of them would be ignored; "
+                yield ("tenants", name, "keys"), text + "leave one out, or make another key (`tidings keys create`)"
 
 
 def _wrong_authorities(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:

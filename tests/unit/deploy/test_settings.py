@@ -155,6 +155,22 @@ def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, wrong: str, right: 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("keys = [{one}, {two}]\n", "tidings.toml:2: tenants.red.keys.1.hash: is the hash of tenants.red.keys.0, too"),
+        (
+            "keys = [{one}]\n[tenants.blue]\nkeys = [{two}]\n",
+            "tidings.toml:4: tenants.blue.keys.0.hash: is the hash of tenants.red.keys.0, too",
+        ),
+    ],
+)
+def test_a_key_given_twice_is_refused_since_only_one_of_them_would_hold(tmp_path: Path, text: str, told: str) -> None:
+    one = '{ hash = "sha256:' + "a" * 64 + '", scopes = ["send"] }'
+    text = text.replace("{one}", one).replace("{two}", one.replace("aaaa", "AAAA").replace("send", "read"))
+    assert told in _refusal(tmp_path, "[tenants.red]\n" + text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
         ("[sending]\ndeadline_s = 26\nlease_s = '30s'\n", "tidings.toml:2: sending.deadline_s (26) must be below"),
         ("[engine]\npoll_limit_s = 30\nsession_s = 10\n", "engine.poll_limit_s (30) must be above sending.lease_s"),
         ("[engine]\nheartbeat_s = 20\n", "engine.session_s must be at least three times heartbeat_s"),

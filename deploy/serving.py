@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from deploy import ready
 from schemas.errors import Misconfigured
@@ -18,6 +19,8 @@ from schemas.errors import Misconfigured
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
 log = logging.getLogger(__name__)
+_http = logging.getLogger(f"{__name__}.http")
+"""What the server itself has to say."""
 
 
 async def serve(app: web.Application, listen: str) -> None:
@@ -65,7 +68,7 @@ def _own_host() -> str:
 @asynccontextmanager
 async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
     """Serves the application on the socket."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+    runner = web.AppRunner(app, logger=_http, access_log=None, shutdown_timeout=5.0)
     await runner.setup()
     try:
         await web.SockSite(runner, door).start()
@@ -73,3 +76,12 @@ async def serving(app: web.Application, door: socket.socket) -> AsyncIterator[No
         yield
     finally:
         await runner.cleanup()
+
+
+def _is_no_callers_fault(record: logging.LogRecord) -> bool:
+    """False for what is no HTTP, is not encoded as announced or breaks off: anybody may send it, at any rate."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (HttpProcessingError, web.RequestPayloadError, ConnectionResetError))
+
+
+_http.addFilter(_is_no_callers_fault)

@@ -59,7 +59,7 @@ def build_app(parts: CallbackParts) -> web.Application:
 
 
 async def receive(request: web.Request) -> web.Response:
-    """204 once the log has it; 404 unknown provider, 413 too long, 401 for whatever is wrong with the signature."""
+    """204 once the log has it; 404 unknown provider, 413 too long, 401 for a wrong signature or encoding."""
     parts, provider = request.app[PARTS], request.match_info["provider"]
     verifier = parts.verifiers.get(provider)
     if verifier is None:
@@ -68,6 +68,8 @@ async def receive(request: web.Request) -> web.Response:
         body = await request.read()
     except web.HTTPRequestEntityTooLarge:
         return _answer(provider, "too_long", 413, f"a callback has at most {BODY_MAX} bytes")
+    except web.RequestPayloadError:
+        return _answer(provider, "refused", 401, REFUSED)
     if not verifier.verify(request.headers, body, parts.clock.now_ms() / 1000):
         return _answer(provider, "refused", 401, REFUSED)
     try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,6 +23,8 @@ from schemas.errors import Refused
 LOCALE_SHAPE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 TOKEN_MAX = 4096
 SHORT_TEXT_MAX = 256
+REGISTERED_AHEAD_MS = 86_400_000
+"""How far the clock of whoever registered a device, or its zone, may be wrong."""
 
 
 class Body(BaseModel):
@@ -126,7 +129,10 @@ def instant_ms(value: Any) -> int:
         raise ValueError("must be a time with an offset such as 2026-11-29T08:00:00+01:00") from None
     if moment.tzinfo is None:
         raise ValueError("needs an offset (Z or +01:00): a time without a zone is ambiguous")
-    return int(moment.timestamp() * 1000)
+    try:
+        return int(moment.astimezone(UTC).timestamp() * 1000)
+    except OverflowError:
+        raise ValueError("is in UTC no time of this calendar") from None
 
 
 def _canonical_subtag(part: str) -> str:
@@ -156,12 +162,31 @@ class DeviceBody(Body):
     registered_at: InstantMs | None = None
 
     def device(self, now_ms: int, device_id: str = "") -> messages.Device:
-        """As it travels; without registered_at it counts as registered now."""
+        """As it travels; without registered_at it has 0, so that the same body gives the same message.
+
+        Raises Refused for a registered_at before 1970 or days ahead: the newest device is written to first.
+        """
+        registered_at_ms = self.registered_at or 0
+        if registered_at_ms < 0:
+            raise Refused("registered_at", "is before 1970")
+        if registered_at_ms > now_ms + REGISTERED_AHEAD_MS:
+            raise Refused("registered_at", "is more than a day ahead")
         return messages.Device(
             id=device_id or self.id or keys.device_hash(self.token),
             token=self.token,
             platform=self.platform,
             app=self.app,
             environment=self.environment,
-            registered_at_ms=now_ms if self.registered_at is None else self.registered_at,
+            registered_at_ms=registered_at_ms,
         )
+
+
+def devices(bodies: Sequence[DeviceBody], now_ms: int, place: str) -> list[messages.Device]:
+    """As they travel. Raises Refused naming the field by its place in the body: `place`, position, field."""
+    found = []
+    for position, body in enumerate(bodies):
+        try:
+            found.append(body.device(now_ms))
+        except Refused as error:
+            raise Refused(f"{place}.{position}.{error.field}", error.text) from None
+    return found

@@ -51,9 +51,10 @@ def refused(line: int, text: str) -> Refused:
 
 
 class Ndjson:
-    """One JSON object a line; blank lines are skipped."""
+    """One JSON object a line; blank lines are skipped. now_ms: what counts as now for all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
         self._line = 0
 
     def take(self, lines: Sequence[bytes]) -> list[Recipient]:
@@ -73,7 +74,7 @@ class Ndjson:
         if (plain := plain_lines.recipient(line)) is not None:
             return plain
         try:
-            return RecipientBody.model_validate_json(line).recipient()
+            return RecipientBody.model_validate_json(line).recipient(self._now_ms)
         except pydantic.ValidationError as error:
             first = fields.refusal(error)
             raise refused(self._line, "is not valid JSON" if first.status == 400 else str(first)) from None
@@ -85,9 +86,11 @@ class Csv:
     """`user_id`, `to.email`, `to.phone`, `to.locale`, `to.time_zone`; every other column is a param.
 
     An empty cell of a `to` column is absent, of a param an empty text. Quoted cells may hold line breaks.
+    now_ms: what counts as now for all of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
         self._line = 0
         self._header: list[str] = []
         self._open: list[str] = []
@@ -162,7 +165,7 @@ class Csv:
             else:
                 body["params"][name] = cell
         try:
-            return RecipientBody.model_validate(body).recipient()
+            return RecipientBody.model_validate(body).recipient(self._now_ms)
         except pydantic.ValidationError as error:
             raise refused(self._line, str(fields.refusal(error))) from None
         except Refused as error:

@@ -90,12 +90,12 @@ class ToBody(fields.Body):
     locale: fields.Locale | None = None
     time_zone: fields.TimeZone | None = None
 
-    def contact(self) -> messages.Contact:
-        """As it travels. A device without registered_at stays without: the same body gives the same message."""
+    def contact(self, now_ms: int) -> messages.Contact:
+        """As it travels. Raises Refused for a device that was registered at no likely time."""
         return messages.Contact(
             email=self.email or "",
             phone=self.phone or "",
-            devices=tuple(device.device(now_ms=0) for device in self.devices),
+            devices=tuple(fields.devices(self.devices, now_ms, "to.devices")),
             locale=self.locale or "",
             time_zone=self.time_zone or "",
         )
@@ -127,11 +127,12 @@ class RecipientBody(fields.Body):
     params: Params = {}
     to: ToBody | None = None
 
-    def recipient(self) -> messages.Recipient:
+    def recipient(self, now_ms: int) -> messages.Recipient:
+        """As it travels. Raises Refused for odd params, and for a device that was registered at no likely time."""
         return messages.Recipient(
             self.user_id,
             params_text(self.params) if self.params else "{}",
-            None if self.to is None else self.to.contact(),
+            None if self.to is None else self.to.contact(now_ms),
         )
 
 

@@ -56,7 +56,7 @@ def notification(
         params=params_text(body.params),
         channels=_distinct(body.channels),
         priority=_lowered(body.priority),
-        to=None if body.to is None else body.to.contact(),
+        to=None if body.to is None else body.to.contact(now_ms),
         send_at_ms=send_at_ms,
         send_at_local=send_at_local,
         send_on=send_on,
@@ -94,7 +94,7 @@ def check_event(
         params=params_text(body.params),
         channels=_distinct(body.channels),
         priority=_lowered(body.priority),
-        to=None if body.to is None else body.to.contact(),
+        to=None if body.to is None else body.to.contact(now_ms),
         accepted_at_ms=accepted_at_ms,
     )
     return _with_expiry(checked, policy, accepted_at_ms, limits)

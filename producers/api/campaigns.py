@@ -58,9 +58,9 @@ async def post(request: web.Request) -> web.Response:
     """202 once all pages and then the request are in the log; the same id and content: the same answer."""
     tenant = auth.allow(request, Scope.CAMPAIGNS)
     parts = request.app[PARTS]
-    body, recipients = await _read(request, parts.limits)
-    campaign_id = body.campaign_id or _id_of_key(request.headers.get("Idempotency-Key"))
     asked_at_ms = parts.clock.now_ms()
+    body, recipients = await _read(request, parts.limits, asked_at_ms)
+    campaign_id = body.campaign_id or _id_of_key(request.headers.get("Idempotency-Key"))
     return await _accept(parts, _Wish(tenant, campaign_id, body, recipients, request[trace.TRACE], asked_at_ms))
 
 
@@ -147,27 +147,27 @@ def _id_of_key(key: str | None) -> str:
     return "k-" + hashlib.sha256(requests.idempotency_key(key).encode()).hexdigest()[:24]
 
 
-async def _read(request: web.Request, limits: requests.Limits) -> tuple[CampaignBody, Recipients]:
+async def _read(request: web.Request, limits: requests.Limits, now_ms: int) -> tuple[CampaignBody, Recipients]:
     """The definition, and the recipients: inline ones checked already, streamed ones as they come."""
     if request.content_type.startswith("multipart/"):
-        return await _read_parts(request, limits)
+        return await _read_parts(request, limits, now_ms)
     body = fields.read(CampaignBody, await bodies.read_json(request, limits.inline_bytes))
     if body.recipients is None:
         raise Refused("recipients", "is missing; a long audience can be streamed as a second part")
     if len(body.recipients) > limits.inline_recipients:
         raise Refused("recipients", f"holds more than {limits.inline_recipients}; stream them as a second part")
-    return body, _inline(body.recipients)
+    return body, _inline(body.recipients, now_ms)
 
 
-async def _inline(recipients: Sequence[RecipientBody]) -> AsyncIterator[Sequence[Recipient]]:
+async def _inline(recipients: Sequence[RecipientBody], now_ms: int) -> AsyncIterator[Sequence[Recipient]]:
     for position, recipient in enumerate(recipients):
         try:
-            yield [recipient.recipient()]
+            yield [recipient.recipient(now_ms)]
         except Refused as error:
             raise Refused(f"recipients.{position}.{error.field}", error.text) from None
 
 
-async def _read_parts(request: web.Request, limits: requests.Limits) -> tuple[CampaignBody, Recipients]:
+async def _read_parts(request: web.Request, limits: requests.Limits, now_ms: int) -> tuple[CampaignBody, Recipients]:
     try:
         reader = await request.multipart()
         raw = await _small_part(await reader.next(), limits.body_bytes)
@@ -179,13 +179,13 @@ async def _read_parts(request: web.Request, limits: requests.Limits) -> tuple[Ca
         raise Refused("recipients", "belongs into the second part here")
     if not isinstance(audience, BodyPartReader) or audience.name != "recipients":
         raise Refused("recipients", "the second part must be named recipients", 400)
-    return body, recipient_lines.recipients(_chunks(reader, audience), _line_reader(audience))
+    return body, recipient_lines.recipients(_chunks(reader, audience), _line_reader(audience, now_ms))
 
 
-def _line_reader(part: BodyPartReader) -> recipient_lines.Reader:
+def _line_reader(part: BodyPartReader, now_ms: int) -> recipient_lines.Reader:
     kind = part.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     is_csv = kind == "text/csv" or (part.filename or "").lower().endswith(".csv")
-    return recipient_lines.Csv() if is_csv else recipient_lines.Ndjson()
+    return recipient_lines.Csv(now_ms) if is_csv else recipient_lines.Ndjson(now_ms)
 
 
 async def _small_part(part: MultipartReader | BodyPartReader | None, longest: int) -> bytes:

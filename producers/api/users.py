@@ -194,7 +194,7 @@ def _changes(before: Profile, facet: RecipientFacet, body: UserBody) -> Facets:
     """What a profile write writes: the profile, the devices if named, more opt-outs, never fewer."""
     changes: Facets = {facets.USER: facet}
     if body.devices is not None:
-        devices = [device.device(facet.at_ms) for device in body.devices]
+        devices = fields.devices(body.devices, facet.at_ms, "devices")
         kept = {device.id for device in devices}
         changes.update({keys.device_facet(old.id): None for old in before.devices if old.id not in kept})
         for device in devices:
@@ -205,6 +205,8 @@ def _changes(before: Profile, facet: RecipientFacet, body: UserBody) -> Facets:
 
 
 def _device_facet(tenant: str, user: str, device: Device, at_ms: int) -> RecipientFacet:
+    """A device that does not say when it was registered counts as registered now."""
+    device = replace(device, registered_at_ms=device.registered_at_ms or at_ms)
     return RecipientFacet(tenant, user, FacetKind.DEVICE, at_ms, device=device)
 
 

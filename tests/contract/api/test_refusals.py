@@ -17,6 +17,10 @@ Client = TestClient[Any, Any]
 PATH = "/v1/notifications"
 
 
+def device_of(registered_at: str | None) -> dict[str, Any]:
+    return {"token": "t", "platform": "ios", "registered_at": registered_at}
+
+
 async def refused(client: Client, body: Any, status: int = 422, **headers: str) -> dict[str, Any]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json", "Idempotency-Key": "k1", **headers}
@@ -61,6 +65,9 @@ async def test_what_is_no_json_is_refused_400(api: Api, client: Client, raw: byt
         ({"to": {"locale": "german"}}, "to.locale"),
         ({"to": {"devices": [{"token": "", "platform": "ios"}]}}, "to.devices.0.token"),
         ({"to": {"devices": [{"token": "t", "platform": "nokia"}]}}, "to.devices.0.platform"),
+        ({"to": {"devices": [device_of("1969-12-31T23:59:59Z")]}}, "to.devices.0.registered_at"),
+        ({"to": {"devices": [device_of(None), device_of("2999-01-01T00:00:00Z")]}}, "to.devices.1.registered_at"),
+        ({"to": {"devices": [device_of("9999-12-31T23:59:59-14:00")]}}, "to.devices.0.registered_at"),
         ({"to": {"fax": "1"}}, "to.fax"),
         ({"send_at": "2026-12-01T08:00:00"}, "send_at"),
         ({"send_at": "tomorrow"}, "send_at"),

@@ -97,6 +97,24 @@ async def test_devices_come_and_go_and_a_user_keeps_the_newest(client: Client, p
     assert "d/7" not in [device["id"] for device in user["devices"]]
 
 
+@pytest.mark.parametrize(
+    "registered_at",
+    ["0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "2999-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"],
+)
+async def test_a_device_registered_at_no_likely_time_is_refused_and_its_user_stays_readable(
+    client: Client, registered_at: str
+) -> None:
+    """It would be the newest device for ever; and some such times can be stored, and never be shown again."""
+    device = {"token": "t1", "platform": "ios", "registered_at": registered_at}
+    status, told = await call(client, "PUT", f"{USER}/devices/d", device)
+    assert (status, told["field"]) == (422, "registered_at")
+    status, told = await call(client, "PUT", USER, PROFILE | {"devices": [device | {"registered_at": None}, device]})
+    assert (status, told["field"]) == (422, "devices.1.registered_at")
+    assert (await call(client, "PUT", USER, PROFILE))[0] == 200
+    status, user = await call(client, "GET", USER)
+    assert (status, user["devices"]) == (200, [])
+
+
 async def test_a_written_list_of_devices_replaces_what_was_there(client: Client) -> None:
     await call(client, "PUT", f"{USER}/devices/old", {"token": "t1", "platform": "web"})
     _, user = await call(client, "PUT", USER, {"devices": [{"token": "t2", "platform": "android", "id": "new"}]})

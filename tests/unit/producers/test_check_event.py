@@ -19,6 +19,10 @@ EVENT = NotificationRequested(tenant="default", event_id="e1", user_id="u1", tem
 LIMITS = requests.Limits()
 
 
+def registered_at(at_ms: int) -> Contact:
+    return Contact(devices=(Device("d", "t", "ios", registered_at_ms=at_ms),))
+
+
 def check(event: NotificationRequested, now_ms: int = NOW_MS) -> NotificationRequested:
     return requests.check_event(event, POLICIES, now_ms, LIMITS)
 
@@ -30,6 +34,11 @@ def test_times_that_are_not_set_follow_from_the_record() -> None:
 
 def test_a_second_reading_gives_the_same() -> None:
     assert check(check(EVENT), NOW_MS + HOUR_MS) == check(EVENT)
+
+
+def test_a_phone_whose_clock_runs_ahead_by_hours_is_no_fault_of_the_event() -> None:
+    ahead = registered_at(NOW_MS + 23 * HOUR_MS)
+    assert check(replace(EVENT, to=ahead)).to == ahead
 
 
 def test_what_the_api_accepted_passes_unchanged() -> None:
@@ -54,7 +63,9 @@ def test_without_an_event_id_there_is_no_key_to_tell_repeats_by() -> None:
         ({"params": "[]"}, "params"),
         ({"params": "{"}, "params"),
         ({"params": '{"a":"' + "x" * 65_536 + '"}'}, "params"),
-        ({"to": Contact(devices=(Device("d", "t", "ios", registered_at_ms=2**60),))}, "to.devices.registered_at_ms"),
+        ({"to": registered_at(2**60)}, "to.devices.registered_at_ms"),
+        ({"to": registered_at(-1)}, "to.devices.0.registered_at"),
+        ({"to": registered_at(NOW_MS + 25 * HOUR_MS)}, "to.devices.0.registered_at"),
         ({"send_at_local": "08:00", "send_on": "0001-01-01"}, "send_at.date"),
         ({"send_at_local": "08:00", "send_on": "9999-12-31"}, "send_at"),
         ({"send_on": "2026-12-01"}, "send_at_local"),

@@ -41,7 +41,9 @@ def test_an_invented_kind_is_skipped_and_its_neighbours_are_read() -> None:
     assert [report.reference for report in reports] == ["r2"]
 
 
-@pytest.mark.parametrize("at", [None, "yesterday", "2026-11-01T08:00:00", 12, "2999-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "at", [None, "yesterday", "2026-11-01T08:00:00", 12, "2999-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00"]
+)
 def test_an_odd_or_future_time_counts_as_the_time_it_was_received(at: Any) -> None:
     [report] = read(raw({"type": "delivered", "reference": "r1", "at": at}))
     assert report.at_ms == RECEIVED_MS

@@ -15,6 +15,7 @@ from producers.request_bodies import RecipientBody
 from schemas.errors import Refused
 from schemas.messages import Contact, Device, Recipient
 
+NOW_MS = 1_796_000_000_000
 texts = st.sampled_from(["ann", "", "näh", "a\n", "\x7f", "\u00a0", "\u2028", "x" * 129, "x" * 257, "x" * 4097, "ios"])
 odd = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts, st.just([]), st.just({}), st.just(2**70))
 devices = st.fixed_dictionaries(
@@ -64,6 +65,6 @@ def test_the_usual_line_needs_no_more_than_a_look() -> None:
 
 def by_model(raw: bytes) -> Recipient | None:
     try:
-        return RecipientBody.model_validate_json(raw).recipient()
+        return RecipientBody.model_validate_json(raw).recipient(NOW_MS)
     except (pydantic.ValidationError, Refused):
         return None

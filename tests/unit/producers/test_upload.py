@@ -6,7 +6,7 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from schemas.messages import AudiencePage, Recipient
 from schemas.records import Outgoing, Placed
 from tests.doubles.memory_log import MemoryLog
 
+NOW_MS = 1_796_000_000_000
 TARGET = upload.Target("campaign.audience", "default", "c", "up1", ())
 
 
@@ -150,7 +151,7 @@ def test_lines_are_read_the_same_however_they_are_cut(
 ) -> None:
     text = end.join(json.dumps({"user_id": user, "params": params}) for user, params in rows)
     raw = (text + (end if ends_with_break else "")).encode()
-    found = asyncio.run(read(raw, cuts, recipient_lines.Ndjson()))
+    found = asyncio.run(read(raw, cuts, recipient_lines.Ndjson(NOW_MS)))
     assert [(one.user_id, json.loads(one.params)) for one in found] == rows
 
 
@@ -163,13 +164,21 @@ def test_a_table_is_read_as_its_writer_meant_it(rows: list[tuple[str, str, str]]
     writer = csv.writer(table, lineterminator="\r\n")
     writer.writerow(["user_id", "a", "b"])
     writer.writerows(rows)
-    found = asyncio.run(read(table.getvalue().encode(), cuts, recipient_lines.Csv()))
+    found = asyncio.run(read(table.getvalue().encode(), cuts, recipient_lines.Csv(NOW_MS)))
     assert [(one.user_id, json.loads(one.params)) for one in found] == [(u, {"a": a, "b": b}) for u, a, b in rows]
+
+
+async def test_a_device_registered_at_no_likely_time_is_refused_by_its_line() -> None:
+    far = {"token": "t", "platform": "ios", "registered_at": "2999-01-01T00:00:00Z"}
+    lines = [{"user_id": "u1"}, {"user_id": "u2", "to": {"devices": [far]}}]
+    raw = "\n".join(map(json.dumps, lines)).encode()
+    with pytest.raises(Refused, match=r"line 2: to\.devices\.0\.registered_at: is more than a day ahead"):
+        await read(raw, [], recipient_lines.Ndjson(NOW_MS))
 
 
 @pytest.mark.parametrize("reader", [recipient_lines.Ndjson, recipient_lines.Csv])
 async def test_a_line_without_end_is_refused_before_it_fills_the_memory(
-    reader: type[recipient_lines.Reader],
+    reader: Callable[[int], recipient_lines.Reader],
 ) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1_000):
@@ -177,7 +186,7 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory(
         raise AssertionError("read on")
 
     with pytest.raises(Refused, match="line 1: is longer"):
-        async for _ in recipient_lines.recipients(endless(), reader()):
+        async for _ in recipient_lines.recipients(endless(), reader(NOW_MS)):
             pass
 
 
@@ -189,5 +198,5 @@ async def test_an_open_quote_before_empty_lines_is_refused_by_its_own_line() -> 
         raise AssertionError("read on")
 
     with pytest.raises(Refused, match="line 2: a quoted cell does not end"):
-        async for _ in recipient_lines.recipients(endless(), recipient_lines.Csv()):
+        async for _ in recipient_lines.recipients(endless(), recipient_lines.Csv(NOW_MS)):
             pass

@@ -85,7 +85,7 @@ def check_event(
         raise Refused("send_at_local", "is missing: a date alone is no time")
     if event.send_at_ms and event.send_at_local:
         raise Refused("send_at_local", "an event starts at an instant or at a local time, not at both")
-    accepted_at_ms = min(event.accepted_at_ms or now_ms, now_ms)
+    accepted_at_ms = min(event.accepted_at_ms, now_ms) if event.accepted_at_ms > 0 else now_ms
     body = _event_body(event)
     policy = _policy(policies, body.template, body.channels, body.priority)
     checked = replace(

@@ -113,7 +113,8 @@ def known_at_ms(record: Record, event: NotificationRequested) -> int:
     """When it was first in the log: by this time its own times are judged, however often it is read. Never later than
     the record itself: whoever publishes may write any time into it.
     """
-    return min(event.accepted_at_ms, record.timestamp_ms) if _has_origin(event) else record.timestamp_ms
+    is_known = _has_origin(event) and event.accepted_at_ms > 0
+    return min(event.accepted_at_ms, record.timestamp_ms) if is_known else record.timestamp_ms
 
 
 def _has_origin(event: NotificationRequested) -> bool:

@@ -197,3 +197,16 @@ class TestReadAgainAfterADay:
 
 def _profile(zone: str) -> str:
     return f'1 ["", "", "", "{zone}"]'
+
+
+@pytest.mark.parametrize("accepted_at_ms", [-(2**60), -1, 2**60])
+@pytest.mark.parametrize("origin", ["", f"n.{EPOCH}.3.1"])
+async def test_a_time_of_acceptance_that_cannot_be_counts_as_none(
+    world: World, accepted_at_ms: int, origin: str
+) -> None:
+    """It is ours to fill in; by it local times are reckoned, and no calendar reaches so far."""
+    event = request(
+        accepted_at_ms=accepted_at_ms, origin_row=origin, send_at_local="23:30", send_on="2026-11-30", expires_at_ms=0
+    )
+    [waits] = held(await world.done(record(event)))
+    assert waits.due_ms == utc_ms(2026, 11, 30, 22, 30)

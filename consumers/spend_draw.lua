@@ -4,8 +4,9 @@
 --   is kept. Whole micro-units below 2^53.
 -- Answer: granted, d, r.
 --
--- A Redis that lost its account is told what the workers know of it. Towards the end blocks become small, so that little
--- lies with others when one finds nothing left.
+-- A Redis that lost its account is told by each worker that asks what that one knows of it: what others drew since, and
+-- did not tell yet, may be drawn again. Towards the end blocks become small, so that little lies with others when one
+-- finds nothing left.
 local budget, wanted, least = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local stored = redis.call('HMGET', KEYS[1], 'd', 'r')
 local drawn = math.max(tonumber(stored[1] or 0), tonumber(ARGV[4]))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from consumers.limits import LimitOptions, Pocket, Rate
 from schemas.messages import Priority
 from schemas.trips import Script, Trip
@@ -76,4 +78,41 @@ async def test_what_lies_longest_in_the_lane_gets_the_next_tokens_whoever_asked_
         await asyncio.sleep(0)  # the first asks the bucket; the others wait
         bucket.open.set()
     assert order == [90, 10, 20, 30]
+    await pocket.close()
+
+
+class Slow:
+    """A bucket whose every answer takes a while: what it grants is dead when it comes."""
+
+    def __init__(self, clock: ManualClock, takes_ms: int) -> None:
+        self._clock = clock
+        self._takes_ms = takes_ms
+        self.asked = 0
+
+    def begin(self) -> Trip:
+        return _SlowGrant(self)
+
+    def answered(self) -> None:
+        self.asked += 1
+        assert self.asked < 100, "asked for ever"
+        self._clock.advance(self._takes_ms)
+
+
+class _SlowGrant(_Grant):
+    def __init__(self, bucket: Slow) -> None:
+        super().__init__(asyncio.Event())
+        self._open.set()
+        self._bucket = bucket
+
+    async def execute(self) -> list[Any]:
+        self._bucket.answered()
+        return await super().execute()
+
+
+async def test_while_redis_is_slow_nobody_waits_longer_for_a_token_than_they_said() -> None:
+    clock = ManualClock()
+    began_s, bucket = clock.steady_s(), Slow(clock, takes_ms=300)
+    pocket = Pocket(bucket, clock, "gateway", Rate(100, 20), Priority.BULK, "w1", LimitOptions(token_life_s=0.2))
+    assert await pocket.take(1, wait_s=0.5) == []
+    assert (bucket.asked, clock.steady_s() - began_s) == (2, pytest.approx(0.6)), "at most the answer on its way more"
     await pocket.close()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks.standins.book import Book, serve
-from consumers.providers.contract import Call
+from consumers.providers.contract import Call, Way
 from deploy import ground as grounds
 from deploy import running, senders, settings
 from schemas.messages import Channel, Priority
@@ -27,6 +27,12 @@ class NullProvider:
     def __init__(self, name: str, book: Book) -> None:
         self.name = name
         self._book = book
+
+    async def reach(self) -> Way | Outcome:
+        return self
+
+    def leave(self) -> None:
+        return None
 
     async def send(self, call: Call) -> Outcome:
         self._book.call(call.delivery_key.encode(), time.time())

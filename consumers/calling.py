@@ -1,15 +1,18 @@
-"""The call itself: render late, look at lease and token once more, send under a hard deadline, judge the answer."""
+"""The call itself: render late, reach the provider, look at token, lease and time once more, send under a hard
+deadline, judge the answer.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from consumers import send_checks
 from consumers.deadlines import Deadlines
 from consumers.looking import Order
-from consumers.providers.contract import Call
+from consumers.providers.contract import Call, Way
 from consumers.render import Renderer
 from consumers.sending import Seat, Sending, WorkerOptions
 from consumers.spend import Charge, Gone, Spend
@@ -29,6 +32,8 @@ log = logging.getLogger(__name__)
 _SUPPRESSED_BY_REPORTS = frozenset({Channel.EMAIL, Channel.SMS})
 _NOT_BILLED = frozenset({Kind.NOT_PROCESSED, Kind.THROTTLE, Kind.AUTH_CONFIG})
 """Answers that say for sure that the provider took nothing in: what the call was charged comes back."""
+_STILL_TRUE_S = 0.01
+"""Whoever waited for longer than this after the look at time, order and breaker looks again."""
 Judge = Callable[[Sending, Outcome, Seat], Verdict]
 """What follows from a provider's answer: `judging.OutcomeJudge.judge`."""
 Gap = Callable[[str], Awaitable[None]]
@@ -36,6 +41,13 @@ Gap = Callable[[str], Awaitable[None]]
 
 
 _outcomes = lru_cache(metrics.OUTCOMES.labels)
+
+
+class _Answered(NamedTuple):
+    """What the provider made of a call, and what its callbacks carry back."""
+
+    outcome: Outcome
+    reference: str
 
 
 class Caller:
@@ -73,6 +85,7 @@ class Caller:
         """From the claim to the verdict. Whatever happens, the delivery is settled, given back or left to its lease."""
         if self._gap is not None:
             await self._gap("after_claim")
+        looked_s = self._clock.steady_s()
         content = self._ready(sending, seat)
         if content is None:
             return
@@ -82,15 +95,13 @@ class Caller:
             seat.pocket.give_back(sending.token)
             self._teller.stop(sending, charge)
             return
-        has_token = seat.pocket.spend(sending.token) or await self._takes_again(seat)
-        if not has_token or sending.lease_until_s - self._clock.steady_s() < self._lease_least_s:
+        found = await self._ask(sending, seat, content, looked_s)
+        if not isinstance(found, _Answered):
             if charge is not None:
                 charge.purse.give_back(charge)
-            self._teller.stop(sending, send_checks.Wait(self._clock.now_ms()))
+            self._teller.stop(sending, found)
             return
-        if self._gap is not None:
-            await self._gap("before_send")
-        outcome, reference = await self._ask(sending, seat, content)
+        outcome, reference = found
         if self._gap is not None:
             await self._gap("after_send")
         if charge is not None:
@@ -112,17 +123,23 @@ class Caller:
             seat.pocket.give_back(sending.token)
             self._teller.failed(sending, error)
             return None
+        late = self._late(sending, seat)
+        if late is not None:
+            seat.pocket.give_back(sending.token)
+            self._teller.stop(sending, late)
+            return None
+        return content
+
+    def _late(self, sending: Sending, seat: Seat) -> Verdict | send_checks.Wait | None:
+        """What came up since the checks and keeps it from being called; None: nothing."""
+        delivery = sending.delivery
         order = self._order(delivery.tenant, delivery.campaign_id) if delivery.campaign_id else CampaignOrder.RUNNING
         now_ms = self._clock.now_ms()
         late = send_checks.out_of_time(delivery, order, now_ms)
         has_opened = seat.breaker.is_open and not sending.is_probe
         if late is None and (has_opened or self._is_quiet(sending, now_ms)):
             late = send_checks.Wait(now_ms)  # looked at again at once, as when it is paused
-        if late is not None:
-            seat.pocket.give_back(sending.token)
-            self._teller.stop(sending, late)
-            return None
-        return content
+        return late
 
     def _is_quiet(self, sending: Sending, now_ms: int) -> bool:
         """Whether the person's quiet hours began while it waited for its token."""
@@ -143,6 +160,49 @@ class Caller:
             return send_checks.over_budget(delivery, sending.known_policy(), charge.until_ms, now_ms)
         return charge
 
+    async def _ask(
+        self, sending: Sending, seat: Seat, content: Content, looked_s: float
+    ) -> _Answered | Verdict | send_checks.Wait:
+        """What was answered; else why it was not called after all. looked_s: when it was looked at (steady)."""
+        assert sending.token is not None
+        call = self._call(sending, content)
+        began_s = self._clock.steady_s()
+        way = await self._reach(seat)
+        if isinstance(way, Outcome):
+            seat.pocket.spend(sending.token)  # nobody is knocked at more often than called
+            outcome = way
+        else:
+            try:
+                found = await self._in_the_way(sending, seat, looked_s)
+                if found is not None:
+                    return found
+                if self._gap is not None:
+                    await self._gap("before_send")
+                outcome = await self._send(way, call, seat)
+            finally:
+                way.leave()
+        self._tally.observe(seat.seconds, self._clock.steady_s() - began_s)
+        self._tally.count(_outcomes(seat.provider.name, outcome.kind))
+        return _Answered(outcome, call.reference)
+
+    async def _reach(self, seat: Seat) -> Way | Outcome:
+        """Before the token: what waited for a connection must not go out all at once when there is one again."""
+        try:
+            return await seat.provider.reach()
+        except Exception:
+            # A bug of the adapter; there was no request yet.
+            log.exception("call.unreached", extra={"provider": seat.provider.name})
+            return Outcome(Kind.NOT_PROCESSED, detail="the adapter failed")
+
+    async def _in_the_way(self, sending: Sending, seat: Seat, looked_s: float) -> Verdict | send_checks.Wait | None:
+        """Spends the token and looks for the last time; None: nothing is in the way of the call."""
+        assert sending.token is not None
+        has_token = seat.pocket.spend(sending.token) or await self._takes_again(seat)
+        now_s = self._clock.steady_s()
+        if not has_token or sending.lease_until_s - now_s < self._lease_least_s:
+            return send_checks.Wait(self._clock.now_ms())
+        return self._late(sending, seat) if now_s - looked_s > _STILL_TRUE_S else None
+
     async def _takes_again(self, seat: Seat) -> bool:
         """A token that died on the way is replaced: cheaper than another claim. Without Redis there is none."""
         try:
@@ -152,21 +212,16 @@ class Caller:
             return False
         return bool(fresh) and seat.pocket.spend(fresh[0])
 
-    async def _ask(self, sending: Sending, seat: Seat, content: Content) -> tuple[Outcome, str]:
-        call = self._call(sending, content)
-        began_s = self._clock.steady_s()
+    async def _send(self, way: Way, call: Call, seat: Seat) -> Outcome:
         try:
             with self._deadlines.begin():
-                outcome = await seat.provider.send(call)
+                return await way.send(call)
         except TimeoutError:
-            outcome = Outcome(Kind.UNKNOWN, detail=f"no answer within {self._options.deadline_s:g} s")
+            return Outcome(Kind.UNKNOWN, detail=f"no answer within {self._options.deadline_s:g} s")
         except Exception:
             # A bug of the adapter: the request may have left.
             log.exception("call.failed", extra={"provider": seat.provider.name})
-            outcome = Outcome(Kind.UNKNOWN, detail="the adapter failed")
-        self._tally.observe(seat.seconds, self._clock.steady_s() - began_s)
-        self._tally.count(_outcomes(seat.provider.name, outcome.kind))
-        return outcome, call.reference
+            return Outcome(Kind.UNKNOWN, detail="the adapter failed")
 
     def _call(self, sending: Sending, content: Content) -> Call:
         delivery = sending.delivery

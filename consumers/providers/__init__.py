@@ -1,4 +1,4 @@
-"""One adapter per kind of provider: a call in, an outcome out. None knows another; none retries.
+"""One adapter per kind of provider: a way there, a call in, an outcome out. None knows another; none retries.
 
 On the road, in reading order: `contract` (the port), `http` (in-house gateways), `http_pool` (its client), `pool`
 (reusable connections), `retry_after`, `http_status` (what became of a message, asked), `smtp` (email),

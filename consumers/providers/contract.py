@@ -1,4 +1,4 @@
-"""The port of a provider: one call in, one outcome out. Adapters decide nothing about retries."""
+"""The port of a provider: a way there, one call in, one outcome out. Adapters decide nothing about retries."""
 
 from __future__ import annotations
 
@@ -31,6 +31,22 @@ class Call(NamedTuple):
     traceparent: str = ""
 
 
+class Way(Protocol):
+    """A way to the provider for one call: as a rule a connection, nobody else's until it is left."""
+
+    async def send(self, call: Call) -> Outcome:
+        """What the provider made of it. Never raises for what the outside world does, never retries or sleeps.
+
+        Ends within the provider's own time-out; a time-out or a lost connection after the request may have
+        left is UNKNOWN, before it NOT_PROCESSED.
+        """
+        ...
+
+    def leave(self) -> None:
+        """After the call, or instead of one."""
+        ...
+
+
 class Provider(Protocol):
     """One configured account at one vendor."""
 
@@ -38,11 +54,11 @@ class Provider(Protocol):
     carries_reference: bool
     """Whether the vendor returns `Call.reference` in its callbacks; else settle keeps `pm:<provider>:<message id>`."""
 
-    async def send(self, call: Call) -> Outcome:
-        """What the provider made of it. Never raises for what the outside world does, never retries or sleeps.
+    async def reach(self) -> Way | Outcome:
+        """A way for one call, to be left by whoever got it; or what came of looking for one: nothing was sent then.
 
-        Ends within the provider's own time-out; a time-out or a lost connection after the request may have
-        left is UNKNOWN, before it NOT_PROCESSED.
+        Asked before the call's token is spent: of those that waited for a connection none goes faster than the rate.
+        Never raises for what the outside world does, never retries. Ends within the provider's own time-out.
         """
         ...
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from consumers.providers import retry_after
-from consumers.providers.contract import ALONE_MS, Call
-from consumers.providers.http_pool import Answer, HttpPool, PoolOptions
-from consumers.providers.pool import NoAnswer, NotSent
+from consumers.providers.contract import ALONE_MS, Call, Way
+from consumers.providers.http_pool import Answer, HttpConnection, HttpPool, PoolOptions
+from consumers.providers.pool import NoAnswer, NotSent, PooledWay
 from schemas import traces
 from schemas.clock import Clock
 from schemas.outcomes import Kind, Outcome, Scope
@@ -46,22 +46,34 @@ class HttpProvider:
         own = "".join(f"{key}: {value}\r\n" for key, value in options.headers.items())
         self._headers = f"Content-Type: application/json\r\nUser-Agent: tidings\r\n{own}".encode()
 
-    async def send(self, call: Call) -> Outcome:
-        """What the gateway answered; UNKNOWN when the request may have arrived and no answer came."""
+    async def reach(self) -> Way | Outcome:
+        """A connection to the gateway; NOT_PROCESSED when there is none."""
         try:
-            answer = await self._pool.post(self._request_headers(call), _body(call), self._timeout_s)
+            connection = await self._pool.acquire(self._timeout_s)
         except NotSent as error:
-            return Outcome(Kind.NOT_PROCESSED, detail=str(error)[:DETAIL_MAX])
-        except NoAnswer as error:
-            return Outcome(Kind.UNKNOWN, detail=str(error)[:DETAIL_MAX])
-        return read_answer(answer, self._clock.now_ms())
+            return _not_sent(error)
+        return PooledWay(connection, self._post, self._pool.release)
 
     async def close(self) -> None:
         await self._pool.close()
 
+    async def _post(self, connection: HttpConnection, call: Call) -> Outcome:
+        """What the gateway answered; UNKNOWN when the request may have arrived and no answer came."""
+        try:
+            answer = await self._pool.post(self._request_headers(call), _body(call), self._timeout_s, connection)
+        except NotSent as error:
+            return _not_sent(error)
+        except NoAnswer as error:
+            return Outcome(Kind.UNKNOWN, detail=str(error)[:DETAIL_MAX])
+        return read_answer(answer, self._clock.now_ms())
+
     def _request_headers(self, call: Call) -> bytes:
         trace = f"{traces.HEADER}: {call.traceparent}\r\n" if call.traceparent else ""
         return self._headers + f"Idempotency-Key: {call.delivery_key}\r\n{trace}".encode()
+
+
+def _not_sent(error: NotSent) -> Outcome:
+    return Outcome(Kind.NOT_PROCESSED, detail=str(error)[:DETAIL_MAX])
 
 
 def _body(call: Call) -> bytes:

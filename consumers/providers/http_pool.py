@@ -59,14 +59,26 @@ class HttpPool:
         self._host_line = f"Host: {parts.netloc.rpartition('@')[2]}\r\n".encode()
         self._head = b"POST %b HTTP/1.1\r\n%b" % (self._target, self._host_line)
 
-    async def post(self, headers: bytes, body: bytes, timeout_s: float) -> Answer:
+    async def acquire(self, timeout_s: float) -> HttpConnection:
+        """A connection for one `post`, to be released by whoever got it. Raises NotSent."""
+        return await self._pool.acquire(asyncio.get_running_loop().time() + timeout_s)
+
+    def release(self, connection: HttpConnection) -> None:
+        """Used or not."""
+        self._pool.release(connection)
+
+    async def post(
+        self, headers: bytes, body: bytes, timeout_s: float, connection: HttpConnection | None = None
+    ) -> Answer:
         """The provider's answer. `headers`: ready lines, each ending in CRLF; Host and Content-Length are added.
 
-        Raises NotSent or NoAnswer. timeout_s covers everything, waiting for a connection included.
+        connection: one that was acquired; without it timeout_s covers the waiting for one, too. Raises NotSent or
+        NoAnswer.
         """
-        return await self._exchange(
-            b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body), timeout_s
-        )
+        request = b"%s%sContent-Length: %d\r\n\r\n%s" % (self._head, headers, len(body), body)
+        if connection is None:
+            return await self._exchange(request, timeout_s)
+        return await connection.exchange(request, asyncio.get_running_loop().time() + timeout_s)
 
     async def get(self, more: bytes, headers: bytes, timeout_s: float) -> Answer:
         """Likewise. more: what is put behind the URL, e.g. a query."""
@@ -91,10 +103,10 @@ class HttpPool:
         """Closes every connection; exchanges under way end as NoAnswer."""
         await self._pool.close()
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> HttpConnection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: _Connection(self._pool.lost, self._watch), self._host, self._port, ssl=self._tls
+            lambda: HttpConnection(self._pool.lost, self._watch), self._host, self._port, ssl=self._tls
         )
         return connection
 
@@ -103,16 +115,16 @@ class _Watch:
     """Gives up exchanges whose time is over: one timer for all, as hardly any of them ever needs it."""
 
     def __init__(self) -> None:
-        self._busy: dict[_Connection, float] = {}
+        self._busy: dict[HttpConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
 
-    def begin(self, connection: _Connection, give_up_at: float, loop: asyncio.AbstractEventLoop) -> None:
+    def begin(self, connection: HttpConnection, give_up_at: float, loop: asyncio.AbstractEventLoop) -> None:
         self._busy[connection] = give_up_at
         if self._timer is None or give_up_at < self._looks_at:
             self._look_at(give_up_at, loop)
 
-    def end(self, connection: _Connection) -> None:
+    def end(self, connection: HttpConnection) -> None:
         self._busy.pop(connection, None)
 
     def _look_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
@@ -131,10 +143,10 @@ class _Watch:
             self._look_at(min(self._busy.values()), loop)
 
 
-class _Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One keep-alive connection, one exchange at a time; also the callbacks of its llhttp parser."""
 
-    def __init__(self, lost: Callable[[_Connection], None], watch: _Watch) -> None:
+    def __init__(self, lost: Callable[[HttpConnection], None], watch: _Watch) -> None:
         self.gone = asyncio.Event()
         self.idle_since = 0.0
         self._lost = lost

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from consumers.providers.contract import Call
+from consumers.providers.contract import Call, Way
 from schemas import codec, keys, metrics, traces
 from schemas.clock import Clock
 from schemas.errors import Poison, StoreDown, Transient
@@ -34,6 +34,13 @@ class InappProvider:
         self._publisher = publisher
         self._inbox = inbox
         self._clock = clock
+
+    async def reach(self) -> Way | Outcome:
+        """Itself: whoever holds the log's publisher is there."""
+        return self
+
+    def leave(self) -> None:
+        """Nobody waits for it."""
 
     async def send(self, call: Call) -> Outcome:
         """DONE once the log has it; RETRY when it does not answer: a repeat of the same notification is one message."""

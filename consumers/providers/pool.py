@@ -1,11 +1,16 @@
-"""A bounded pool of reusable connections to one peer; below the HTTP and SMTP clients."""
+"""A bounded pool of reusable connections to one peer, and one of them as the way for a call; below the HTTP and SMTP
+clients.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from consumers.providers.contract import Call
+from schemas.outcomes import Outcome
 
 
 class NotSent(Exception):
@@ -140,3 +145,25 @@ class Pool(Generic[C]):
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+
+class PooledWay(Generic[C]):
+    """`contract.Way` on a connection that was acquired. send: a call over it; release: gives it back to its pool."""
+
+    __slots__ = ("_connection", "_release", "_send")
+
+    def __init__(
+        self,
+        connection: C,
+        send: Callable[[C, Call], Coroutine[Any, Any, Outcome]],
+        release: Callable[[C], None],
+    ) -> None:
+        self._connection = connection
+        self._send = send
+        self._release = release
+
+    def send(self, call: Call) -> Coroutine[Any, Any, Outcome]:
+        return self._send(self._connection, call)
+
+    def leave(self) -> None:
+        self._release(self._connection)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from consumers.providers import mime, smtp_replies
-from consumers.providers.contract import Call
-from consumers.providers.pool import NoAnswer, NotSent, Pool
+from consumers.providers.contract import Call, Way
+from consumers.providers.pool import NoAnswer, NotSent, Pool, PooledWay
 from consumers.providers.smtp_connection import Envelope, Server, SmtpConnection, Unwelcome
 from schemas.clock import Clock
 from schemas.outcomes import Kind, Outcome
@@ -49,26 +49,28 @@ class SmtpProvider:
             self._connect, options.max_connections, options.connect_timeout_s, options.idle_s
         )
 
-    async def send(self, call: Call) -> Outcome:
-        """What the mail server answered; UNKNOWN when the content may have arrived and no reply came."""
-        give_up_at = asyncio.get_running_loop().time() + self._timeout_s
+    async def reach(self) -> Way | Outcome:
+        """A connection that is logged in; else what the mail server said, or NOT_PROCESSED."""
         try:
-            connection = await self._pool.acquire(give_up_at)
+            connection = await self._pool.acquire(asyncio.get_running_loop().time() + self._timeout_s)
         except NotSent as error:
             return _not_sent(error)
-        try:
-            return await self._deliver(connection, call, give_up_at)
-        except NotSent as error:
-            return _not_sent(error)
-        except NoAnswer as error:
-            return Outcome(Kind.UNKNOWN, detail=str(error))
-        finally:
-            self._pool.release(connection)
+        return PooledWay(connection, self._send, self._pool.release)
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _deliver(self, connection: SmtpConnection, call: Call, give_up_at: float) -> Outcome:
+    async def _send(self, connection: SmtpConnection, call: Call) -> Outcome:
+        """What the mail server answered; UNKNOWN when the content may have arrived and no reply came."""
+        try:
+            return await self._deliver(connection, call)
+        except NotSent as error:
+            return _not_sent(error)
+        except NoAnswer as error:
+            return Outcome(Kind.UNKNOWN, detail=str(error))
+
+    async def _deliver(self, connection: SmtpConnection, call: Call) -> Outcome:
+        give_up_at = asyncio.get_running_loop().time() + self._timeout_s
         recipient = mime.ascii_address(call.to)
         if not recipient.isascii() and "SMTPUTF8" not in connection.extensions:
             return Outcome(Kind.DROP, detail="not supported by the provider: address needs SMTPUTF8")

@@ -15,13 +15,15 @@ from schemas.content import Content
 from schemas.messages import Channel
 from schemas.outcomes import Kind
 from tests.doubles.manual_clock import ManualClock
+from tests.doubles.one_call import OneCall
 
 CALL = Call("default", "42", "key", "n1", "ref", Channel.SMS, "welcome", "+4930123456", Content(text="Hallo"), 0, "")
 
 
 @asynccontextmanager
-async def provider(port: int) -> AsyncIterator[HttpProvider]:
-    made = HttpProvider("gateway", HttpOptions(f"http://127.0.0.1:{port}/send", timeout_s=1), ManualClock())
+async def provider(port: int) -> AsyncIterator[OneCall]:
+    options = HttpOptions(f"http://127.0.0.1:{port}/send", timeout_s=1)
+    made = OneCall(HttpProvider("gateway", options, ManualClock()))
     try:
         yield made
     finally:

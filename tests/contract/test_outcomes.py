@@ -29,6 +29,7 @@ from schemas.messages import Channel, EventKind
 from schemas.outcomes import Kind, Outcome, Scope
 from schemas.policies import OnUnknown
 from schemas.reasons import Reason
+from tests.doubles.one_call import OneCall
 
 TIMEOUT_S = 0.5
 CONTENT = Content(text="Hallo", subject="Hallo")
@@ -96,17 +97,17 @@ SMTP = [
 
 
 @asynccontextmanager
-async def http(faults: Mapping[str, Any] | str) -> AsyncIterator[tuple[Provider, Channel, run.Running]]:
+async def http(faults: Mapping[str, Any] | str) -> AsyncIterator[tuple[OneCall, Channel, run.Running]]:
     given = Faults() if isinstance(faults, str) else Faults(**faults)
     async with run.running(run.Options(http_port=0, smtp_port=0, faults=given)) as outside:
         port = free_port() if faults == REFUSED_PORT else outside.http_port
         made = HttpProvider("gateway", HttpOptions(f"http://127.0.0.1:{port}/send", TIMEOUT_S), SystemClock())
         async with aclosing(Closing(made)):
-            yield made, Channel.PUSH, outside
+            yield OneCall(made), Channel.PUSH, outside
 
 
 @asynccontextmanager
-async def smtp(faults: Mapping[str, Any] | str) -> AsyncIterator[tuple[Provider, Channel, run.Running]]:
+async def smtp(faults: Mapping[str, Any] | str) -> AsyncIterator[tuple[OneCall, Channel, run.Running]]:
     """451 at RCPT, 550 5.1.1 there and 554 after the content are told apart (P42)."""
     given = Faults() if isinstance(faults, str) else Faults(**faults)
     mail = MailOptions(user="shop", password="right")
@@ -116,7 +117,7 @@ async def smtp(faults: Mapping[str, Any] | str) -> AsyncIterator[tuple[Provider,
         options = SmtpOptions(f"smtp://shop:{word}@127.0.0.1:{port}", "Shop <news@example.org>", TIMEOUT_S)
         made = SmtpProvider("mail", options, SystemClock())
         async with aclosing(Closing(made)):
-            yield made, Channel.EMAIL, outside
+            yield OneCall(made), Channel.EMAIL, outside
 
 
 class Closing:

@@ -21,6 +21,7 @@ from schemas.clock import SystemClock
 from schemas.content import Content
 from schemas.messages import Channel
 from schemas.outcomes import Kind, Outcome, Scope
+from tests.doubles.one_call import OneCall
 
 HELLO = ("250-me", "250-PIPELINING", "250 ENHANCEDSTATUSCODES")
 PLAIN_HELLO = ("250 me",)
@@ -32,8 +33,9 @@ def call(to: str = "mia@example.com", key: str = "default/e/1:email") -> Call:
 
 
 @asynccontextmanager
-async def provider(url: str, **options: object) -> AsyncIterator[SmtpProvider]:
-    made = SmtpProvider("mail", SmtpOptions(url, "Shop <news@example.org>", **options), SystemClock())  # type: ignore[arg-type]
+async def provider(url: str, **options: object) -> AsyncIterator[OneCall]:
+    given = SmtpOptions(url, "Shop <news@example.org>", **options)  # type: ignore[arg-type]
+    made = OneCall(SmtpProvider("mail", given, SystemClock()))
     try:
         yield made
     finally:

@@ -13,7 +13,7 @@ import pytest
 
 from consumers.breaker import BreakerOptions
 from consumers.lane_worker import LaneWorker
-from consumers.providers.contract import Call
+from consumers.providers.contract import Call, Way
 from consumers.render import Renderer
 from retry_topics.budget import RetryBudget
 from schemas import codec, keys
@@ -38,6 +38,12 @@ class Fates:
         self.by_token: dict[str, Outcome] = {}
         self.devices_reached: Counter[str] = Counter()
         self.texts: Counter[str] = Counter()
+
+    async def reach(self) -> Way | Outcome:
+        return self
+
+    def leave(self) -> None:
+        return None
 
     async def send(self, call: Call) -> Outcome:
         await asyncio.sleep(random.random() * 0.01)

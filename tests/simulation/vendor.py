@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 
 from consumers.limits import Rate
-from consumers.providers.contract import Call
+from consumers.providers.contract import Call, Way
 from schemas import codec, keys
 from schemas.messages import RawCallback
 from schemas.outcomes import Kind, Outcome
@@ -141,6 +141,12 @@ class Client:
     def __init__(self, vendor: Vendor) -> None:
         self.name = vendor.name
         self._vendor = vendor
+
+    async def reach(self) -> Way | Outcome:
+        return self
+
+    def leave(self) -> None:
+        return None
 
     async def send(self, call: Call) -> Outcome:
         vendor, process = self._vendor, current()

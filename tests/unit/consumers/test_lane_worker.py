@@ -175,6 +175,16 @@ class TestOutcomes:
         answer = done(await self.after(bench, ValueError("oops")))
         assert shown(answer)[-1] == ("retrying", "unknown_outcome")
 
+    @pytest.mark.parametrize("unreached", [Outcome(Kind.NOT_PROCESSED), ValueError("oops")])
+    async def test_a_provider_that_was_not_reached_got_nothing_and_no_try_is_counted(
+        self, bench: SenderBench, unreached: Outcome | Exception
+    ) -> None:
+        bench.provider.unreached = unreached
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("retrying", "provider_down")]
+        assert next_delivery(done(answer).publish[0]).tries == 0
+        assert bench.provider.calls == [] and bench.breaker.noted == [("not_processed", False)]
+
     async def test_a_provider_that_never_answers_is_left_at_the_deadline(self, tmp_path: Path) -> None:
         bench = SenderBench(tmp_path, deadline_s=0.01)
         bench.provider.hang = True

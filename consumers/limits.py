@@ -20,7 +20,7 @@ from schemas.errors import Misconfigured, StoreDown
 from schemas.messages import Priority
 from schemas.trips import Trips, script_beside
 
-TAKE = script_beside(__file__, "limits_factor.lua", "limits_take.lua")
+TAKE = script_beside(__file__, "limits_factor.lua", "limits_clock.lua", "limits_take.lua")
 
 LEAST_BURST = 4
 """Below this, half a burst without the reserve is less than one token: bulk would never get any."""

@@ -2,7 +2,8 @@
 -- KEYS: the provider's buckets (a hash): a = tokens of all, b = tokens of bulk, t = when they were last filled (us),
 --   w:<worker> = class, tokens it holds, when the newest of them dies (ms), when it last asked (ms), its lane, and
 --   when that was written for which it asked (ms; 0: for nothing),
---   f, ft = the part of the rate that the provider was slowed down to, and when (us; throttles_note.lua).
+--   f, ft = the part of the rate that the provider was slowed down to, and when (us; throttles_note.lua),
+--   n = when they were last asked (us; limits_clock.lua).
 -- A provider that wants no call until some time has its buckets filled from then on: t lies ahead.
 -- ARGV: worker, class ("bulk" or "transactional"), tokens it holds unspent, wanted, rate per s, burst,
 --   share reserved for transactional, life of a token ms, lane, when that was written which waits for them (ms).
@@ -21,6 +22,7 @@ local is_bulk = class == 'bulk'
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
+follow_clock(KEYS[1], now_us)
 
 local all, bulk, filled = half, half, now_us
 local workers, others, others_of_class, is_earlier_asked = 1, 0, 0, false
@@ -82,7 +84,7 @@ end
 
 redis.call('HSET', KEYS[1], 'a', string.format('%.6f', all - grant),
   'b', string.format('%.6f', is_bulk and bulk - grant or bulk), 't', string.format('%.0f', filled),
-  'w:' .. worker, string.format('%s %d %.0f %.0f %s %.0f', class, held + grant, now + life, now, lane,
-    wanted > 0 and rank or 0))
+  'n', string.format('%.0f', now_us), 'w:' .. worker, string.format('%s %d %.0f %.0f %s %.0f', class, held + grant,
+    now + life, now, lane, wanted > 0 and rank or 0))
 redis.call('PEXPIRE', KEYS[1], 60000 + math.floor((filled - now_us) / 1000))
 return { grant, wait }

@@ -19,7 +19,7 @@ from schemas.trips import Trip, script_beside
 
 log = logging.getLogger(__name__)
 
-NOTE = script_beside(__file__, "limits_factor.lua", "throttles_note.lua")
+NOTE = script_beside(__file__, "limits_factor.lua", "limits_clock.lua", "throttles_note.lua")
 
 LANE = "lane"
 """The scope of all that goes through the provider. It has one sender here, so the limit of a sender is its own."""

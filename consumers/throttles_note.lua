@@ -14,6 +14,7 @@ local now, pause = math.floor(now_us / 1000), tonumber(ARGV[2])
 local slowed = 0
 
 if ARGV[1] == '1' then
+  follow_clock(KEYS[1], now_us)
   local stored = redis.call('HMGET', KEYS[1], 'f', 'ft', 't')
   local factor, from, filled = tonumber(stored[1] or 1), tonumber(stored[2] or 0), tonumber(stored[3] or 0)
   local free = now_us + pause * 1000

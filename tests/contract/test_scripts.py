@@ -93,6 +93,8 @@ async def test_the_double_answers_and_keeps_what_the_script_does(history: Histor
     rng = random.Random(seed)
     for _ in range(STEPS):
         history.clock.advance(rng.choice((0, 1, 7, 40, 300, 2_500, 30_000)))
+        if rng.random() < 0.05:
+            history.clock.jump(-rng.choice((3, 2_000, 3_600_000)))
         script, args = drawn(rng)
         real, double = await history.both(script, *args)
         assert _plain(double) == _plain(real), (script.source.splitlines()[0], args)

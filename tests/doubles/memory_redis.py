@@ -137,6 +137,7 @@ class MemoryRedis:
     ) -> list[int]:
         now_ms, half, is_bulk = self._clock.now_ms(), burst / 2, kind == "bulk"
         found = self._hash(key)
+        _follow_clock(found, now_ms)
         workers, others, others_of_kind = self._others(found, worker, kind, now_ms)
         everything, bulk, filled_us = half, half, now_ms * 1000
         if b"f" in found:
@@ -165,6 +166,7 @@ class MemoryRedis:
         found[b"a"] = b"%.6f" % (everything - grant)
         found[b"b"] = b"%.6f" % (bulk - grant if is_bulk else bulk)
         found[b"t"] = b"%d" % filled_us
+        found[b"n"] = b"%d" % (now_ms * 1000)
         who = kind.encode(), held + grant, now_ms + life, now_ms, lane.encode(), rank if wanted > 0 else 0
         found[b"w:" + worker.encode()] = b"%b %d %d %d %b %d" % who
         self._pexpire(key, 60_000 + (filled_us - now_ms * 1000) // 1000)
@@ -217,6 +219,7 @@ class MemoryRedis:
         return slowed
 
     def _slow_down(self, found: dict[bytes, bytes], now_us: int, pause: int) -> int:
+        _follow_clock(found, now_us // 1000)
         factor, since_us = float(found.get(b"f", 1)), int(found.get(b"ft", 0))
         filled_us, slowed = int(found.get(b"t", 0)), 0
         if now_us >= since_us + 2_000_000:
@@ -311,6 +314,21 @@ class MemoryRedis:
                     self._set(mark, digest)
                     found[at] = _bytes(digest)
         return found
+
+
+def _follow_clock(found: dict[bytes, bytes], now_ms: int) -> None:
+    """consumers/limits_clock.lua"""
+    back_us = int(found.get(b"n", 0)) - now_ms * 1000
+    if back_us <= 0:
+        return
+    found[b"n"] = b"%d" % (now_ms * 1000)
+    for name, value in found.items():
+        if name in (b"t", b"ft"):
+            found[name] = b"%d" % (int(value) - back_us)
+        elif name.startswith(b"w:"):
+            kind, held, dies, asked, *rest = value.split()
+            gone = [b"%d" % (int(at) - back_us // 1000) for at in (dies, asked)]
+            found[name] = b" ".join((kind, held, *gone, *rest))
 
 
 def _factor(factor: float, from_us: int, now_us: int) -> float:

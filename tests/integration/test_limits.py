@@ -154,6 +154,21 @@ async def test_after_a_long_rest_no_more_than_half_the_burst_has_gathered(redis:
     await worker.close()
 
 
+async def test_when_the_clock_of_redis_is_set_back_an_hour_tokens_come_as_before(redis: Redis) -> None:
+    """As is seen from a bucket that was filled by a clock which is an hour ahead of the one there is now."""
+    provider = uuid.uuid4().hex
+    (worker,) = pockets(redis, limits.Rate(20, 20), provider, Priority.TRANSACTIONAL, 1)
+    while tokens := await worker.take(10, wait_s=0):
+        assert all(worker.spend(token) for token in tokens)
+    key = keys.redis_bucket(provider)
+    for field in ("t", "n"):
+        before_us = int(await redis.hget(key, field))  # type: ignore[misc]
+        await redis.hset(key, field, str(before_us + 3_600_000_000))  # type: ignore[misc]
+    assert await worker.take(1, wait_s=1)
+    assert await redis.pttl(key) <= 60_000, "kept no longer than any"
+    await worker.close()
+
+
 async def test_one_worker_keeps_a_fast_provider_busy_with_few_questions(redis: Redis) -> None:
     crew = Crew(redis, limits.Rate(per_s=5000, burst=500))
     before = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]

@@ -39,7 +39,7 @@ class Provider:
         """Tokens for calls made at once: none is held on."""
         words = (f"{worker}/{kind}", kind, 0, wanted, RATE, BURST, RESERVED, LIFE_MS, "email", 0)
         count, _ = self.redis.run(limits.TAKE, (keys.redis_bucket("gateway"),), *words)
-        self.granted.append((self.clock.now_ms(), count))
+        self.granted.append((round(self.clock.steady_s() * 1000), count))
         return int(count)
 
     def says(self, scope: Scope = Scope.LANE, wait_ms: int | None = None, address: str = ADA) -> None:
@@ -71,6 +71,7 @@ steps = st.lists(
         st.tuples(st.just("wait"), st.integers(1, 3_000)),
         st.tuples(st.just("take"), st.sampled_from(["a", "b"]), st.sampled_from(["bulk", "transactional"])),
         st.tuples(st.just("say"), st.sampled_from([None, 1_000, 4_000])),
+        st.tuples(st.just("set back"), st.integers(1, 3_600_000)),
     ),
     max_size=60,
 )
@@ -89,6 +90,8 @@ def test_no_window_holds_more_than_rate_times_time_and_the_burst_whatever_the_pr
                 provider.take(worker, kind, 15)
             case ("say", wait_ms):
                 provider.says(wait_ms=wait_ms)
+            case ("set back", ms):
+                provider.clock.jump(-ms)
     for first, (since_ms, _) in enumerate(provider.granted):
         total = 0
         for at_ms, count in provider.granted[first:]:
@@ -144,6 +147,53 @@ def test_a_later_and_shorter_wish_does_not_end_a_longer_one() -> None:
     provider.says(wait_ms=1_000)
     assert provider.paused() == {LANE: 10_000}
     assert provider.drained(9_000) == 0
+
+
+HOUR_MS = 3_600_000
+
+
+class TestAServerWhoseClockIsSetBack:
+    """By an hour, as somebody finds that it was wrong."""
+
+    def test_a_provider_goes_on_at_its_rate(self) -> None:
+        provider = Provider()
+        assert provider.drained(2_000) > 0
+        provider.clock.jump(-HOUR_MS)
+        assert provider.drained(2_000) >= 0.9 * RATE * 2
+
+    def test_what_a_dead_worker_held_does_not_count_until_the_clock_is_there_again(self) -> None:
+        provider = Provider()
+        words = ("dead/bulk", "bulk", 0, 7, RATE, BURST, RESERVED, LIFE_MS, "email", 0)
+        assert provider.redis.run(limits.TAKE, (keys.redis_bucket("gateway"),), *words)[0] == 7
+        provider.clock.jump(-HOUR_MS)
+        provider.take("a", "bulk", 10)
+        provider.clock.advance(1_100)
+        assert provider.take("a", "bulk", 10) == 7, "all that bulk may hold"
+
+    def test_a_slowed_down_provider_climbs_back_as_before(self) -> None:
+        provider = Provider()
+        provider.take("a", "bulk", 5)
+        provider.says()
+        provider.clock.jump(-HOUR_MS)
+        assert provider.drained(20_000) > 0
+        assert provider.factor() == 1.0
+
+    def test_a_pause_lasts_for_as_long_as_it_was_asked_for(self) -> None:
+        provider = Provider()
+        assert provider.take("a", "bulk", 5)
+        provider.says(wait_ms=10_000)
+        provider.clock.jump(-HOUR_MS)
+        assert provider.drained(9_980) == 0
+        assert provider.drained(1_000) > 0
+
+    def test_a_pause_that_an_older_release_wrote_is_kept(self) -> None:
+        """It knows nothing of the field by which a clock that was set back is noticed, and leaves it as it is."""
+        provider = Provider()
+        assert provider.take("a", "bulk", 5)
+        free_us = (provider.clock.now_ms() + 10_000) * 1000
+        provider.redis.reply("HSET", keys.redis_bucket("gateway"), "a", 0, "b", 0, "t", free_us)
+        assert provider.drained(9_980) == 0
+        assert provider.drained(1_000) > 0
 
 
 def test_one_recipient_or_domain_waits_and_the_pace_of_all_stays() -> None:

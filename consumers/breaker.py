@@ -82,6 +82,8 @@ class Breaker:
         self.provider = provider
         self._key = keys.redis_breaker(provider)
         self._options = options
+        longest_s = max(options.first_period_s, options.longest_period_s, options.hold_period_s, options.probe_round_s)
+        self._too_long_ms = int(2_000 * longest_s)  # of a clock read just before another worker opened it, too
         self._shown = metrics.BREAKER.labels(provider)
         self._results: list[str] = []
         self._probes: list[str] = []
@@ -100,7 +102,7 @@ class Breaker:
 
     def read(self, reply: Any, now_ms: int) -> State:
         """now_ms: the server's clock."""
-        found = _state(reply, now_ms)
+        found = _state(reply, now_ms, self._too_long_ms)
         self._shown.set(_SHOWN[found.gate])
         self.is_open = found.gate is not Gate.CLOSED
         return found
@@ -189,9 +191,12 @@ def ask_close(trip: Trip, provider: str) -> None:
     trip.execute_command("HDEL", keys.redis_breaker(provider), *fields)
 
 
-def _state(reply: Any, now_ms: int) -> State:
+def _state(reply: Any, now_ms: int, too_long_ms: int) -> State:
+    """too_long_ms: what would keep it open for longer was written before the server's clock was set back."""
     state, until, reason, avoid = reply
     if state != b"open":
         return State(Gate.CLOSED, is_avoided=True) if avoid and int(avoid) > now_ms else CLOSED
     left_ms = max(0, int(until) - now_ms)
+    if left_ms > too_long_ms and reason != _OPERATOR.encode():
+        left_ms = 0
     return State(Gate.OPEN if left_ms else Gate.HALF_OPEN, left_ms, reason == b"config")

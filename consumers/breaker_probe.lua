@@ -6,7 +6,9 @@ local stored = redis.call('HMGET', KEYS[1], 'state', 'until', 'reason', 'period'
 if stored[1] ~= 'open' then return 0 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now < tonumber(stored[2]) then return 0 end
-local is_hold = stored[3] == 'config'
+local left, is_hold = stored[2] - now, stored[3] == 'config'
+-- What lies further ahead than any wait is of a time before the server's clock was set back.
+local is_lost = stored[3] ~= 'operator' and left > math.max(stored[4], ARGV[2])
+if left > 0 and not is_lost then return 0 end
 redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + (is_hold and stored[4] or ARGV[2])))
 return is_hold and 1 or math.max(1, ARGV[1] - stored[5])

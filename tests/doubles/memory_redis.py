@@ -283,7 +283,11 @@ class MemoryRedis:
 
     def _probe(self, key: Key, probes: int, round_ms: int) -> int:
         found, now_ms = self._hash(key), self._clock.now_ms()
-        if found.get(b"state") != b"open" or now_ms < int(found[b"until"]):
+        if found.get(b"state") != b"open":
+            return 0
+        left_ms = int(found[b"until"]) - now_ms
+        is_lost = found[b"reason"] != b"operator" and left_ms > max(int(found[b"period"]), round_ms)
+        if left_ms > 0 and not is_lost:
             return 0
         is_hold = found[b"reason"] == b"config"
         found[b"until"] = b"%d" % (now_ms + (int(found[b"period"]) if is_hold else round_ms))

@@ -50,6 +50,10 @@ async def state(trips: RedisTrips, worker: Breaker, now_ms: int = 2**45) -> Stat
     return worker.read(await one(trips, worker.ask), now_ms)
 
 
+def a_second_ago_ms() -> int:
+    return int(time.time() * 1000) - 1_000
+
+
 async def probes(trips: RedisTrips, worker: Breaker) -> int:
     return worker.read_probe(await one(trips, worker.ask_probe))
 
@@ -63,7 +67,7 @@ async def test_failures_of_several_workers_together_open_it(
     assert await tell(trips, other, Kind.UNKNOWN, calls=25) is None
     assert (await state(trips, one_worker)).gate is Gate.CLOSED
     assert await tell(trips, other, Kind.UNKNOWN) is Gate.OPEN
-    assert (await state(trips, one_worker, now_ms=0)).gate is Gate.OPEN
+    assert (await state(trips, one_worker, a_second_ago_ms())).gate is Gate.OPEN
 
 
 async def test_a_few_failures_of_a_quiet_provider_do_not_open_it(
@@ -110,16 +114,17 @@ async def test_probes_that_succeed_one_by_one_close_it_too_and_none_waits_for_th
 async def test_a_probe_that_fails_keeps_it_open_for_longer(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:
     slow = Breaker(workers[0].provider, BreakerOptions(first_period_s=20.0))
     await tell(trips, slow, Kind.RETRY, calls=100)
-    first = await state(trips, slow, now_ms=0)
+    now_ms = a_second_ago_ms()
+    first = await state(trips, slow, now_ms)
     await tell(trips, slow, Kind.RETRY, is_probe=True)
-    assert (await state(trips, slow, now_ms=0)).left_ms >= first.left_ms + 20_000
+    assert (await state(trips, slow, now_ms)).left_ms >= first.left_ms + 20_000
 
 
 async def test_wrong_credentials_hold_the_provider_at_once_and_say_that_a_person_must_act(
     trips: RedisTrips, workers: tuple[Breaker, Breaker]
 ) -> None:
     assert await tell(trips, workers[0], Kind.AUTH_CONFIG) is Gate.OPEN
-    held = await state(trips, workers[1], now_ms=0)
+    held = await state(trips, workers[1], a_second_ago_ms())
     assert (held.gate, held.is_hold) == (Gate.OPEN, True)
     assert await probes(trips, workers[1]) == 0
 
@@ -140,7 +145,19 @@ async def test_a_config_hold_is_tested_once_in_its_period(trips: RedisTrips, wor
     await tell(trips, workers[0], Kind.AUTH_CONFIG)
     await one(trips, lambda trip: trip.execute_command("HSET", key, "until", 0))
     assert [await probes(trips, worker) for worker in (*workers, workers[0])] == [1, 0, 0]
-    assert (await state(trips, workers[1], now_ms=0)).left_ms > 1_000 * time.time() + 55_000
+    assert (await state(trips, workers[1], a_second_ago_ms() + 1_000)).left_ms > 55_000
+
+
+async def test_when_the_clock_of_redis_is_set_back_an_hour_an_open_one_is_tested_all_the_same(
+    trips: RedisTrips, workers: tuple[Breaker, Breaker]
+) -> None:
+    """As is seen from one that was opened by a clock which is an hour ahead of the one there is now."""
+    now_ms = int(time.time() * 1000)
+    await tell(trips, workers[0], Kind.RETRY, calls=100)
+    key, until_ms = keys.redis_breaker(workers[0].provider), now_ms + 3_600_000
+    await one(trips, lambda trip: trip.execute_command("HSET", key, "until", until_ms, "period", 5_000))
+    assert (await state(trips, workers[1], now_ms)).gate is Gate.HALF_OPEN
+    assert [await probes(trips, worker) for worker in workers] == [3, 0]
 
 
 async def test_what_a_person_opened_only_a_person_closes(trips: RedisTrips, workers: tuple[Breaker, Breaker]) -> None:

@@ -277,6 +277,15 @@ CHECKS = (
         suffers="A cancelled campaign is sent to the end.",
     ),
     Patch(
+        name="goes on with what was stopped while its call waited",
+        promise=3,
+        file="consumers/calling.py",
+        old=" if now_s - looked_s > _STILL_TRUE_S else None",
+        new=" if now_s < looked_s else None",
+        test="tests/unit/consumers/test_last_look.py::test_an_order_answered_while_a_call_waited_stops_it",
+        suffers="The pause was answered, and four seconds later the campaign still goes out.",
+    ),
+    Patch(
         name="lets a later resume undo a cancel",
         promise=3,
         file="consumers/controls.py",
@@ -323,6 +332,55 @@ PACE = (
         new="        if self._clock.steady_s() < 0:",
         test="tests/unit/consumers/test_pocket.py::test_a_token_that_is_too_old_makes_no_call",
         suffers="Workers that were frozen for a second all call at once when they wake up.",
+    ),
+    Patch(
+        name="lets all that waited for a connection go out at once",
+        promise=8,
+        file="consumers/calling.py",
+        old="        has_token = seat.pocket.spend(sending.token) or await self._takes_again(seat)",
+        new="        has_token = True",
+        test="tests/unit/consumers/test_after_a_stall.py"
+        "::test_after_a_stall_of_connections_calls_go_out_at_the_rate_and_not_all_at_once",
+        suffers="A resolver hangs for three seconds, then the provider gets all at once and blocks the account.",
+    ),
+    Patch(
+        name="spends its token before it has a connection",
+        promise=8,
+        file="consumers/calling.py",
+        old="        way = await self._reach(seat)\n",
+        new="        has_token = seat.pocket.spend(sending.token)\n        way = await self._reach(seat)\n",
+        test="tests/contract/test_connecting.py"
+        "::test_while_connections_stall_no_token_is_spent_so_that_none_are_called_at_once_afterwards",
+        suffers="After every stall of TLS the provider sees more calls in a second than the contract allows.",
+    ),
+    Patch(
+        name="waits for tokens for as long as Redis is slow",
+        promise=4,
+        file="consumers/limits.py",
+        old="            if self._clock.steady_s() + again_ms / 1000 > give_up_s:",
+        new="            if again_ms and self._clock.steady_s() + again_ms / 1000 > give_up_s:",
+        test="tests/unit/consumers/test_pocket.py"
+        "::test_while_redis_is_slow_nobody_waits_longer_for_a_token_than_they_said",
+        suffers="A claim is held by somebody who can never call, and nobody else may.",
+    ),
+    Patch(
+        name="takes a clock that was set back for a pause",
+        promise=1,
+        file="consumers/limits_clock.lua",
+        old="    if name == 't' or name == 'ft' then",
+        new="    if name == 'ft' then",
+        test="tests/integration/test_limits.py::test_when_the_clock_of_redis_is_set_back_an_hour_tokens_come_as_before",
+        suffers="Somebody corrects the clock of Redis by an hour, and for an hour nobody gets a login code.",
+    ),
+    Patch(
+        name="tests an open breaker only when the clock is there again",
+        promise=1,
+        file="consumers/breaker_probe.lua",
+        old="if left > 0 and not is_lost then return 0 end",
+        new="if left > 0 then return 0 end",
+        test="tests/integration/test_breaker.py"
+        "::test_when_the_clock_of_redis_is_set_back_an_hour_an_open_one_is_tested_all_the_same",
+        suffers="A provider that was away for a minute gets nothing for an hour.",
     ),
     Patch(
         name="never opens a breaker",

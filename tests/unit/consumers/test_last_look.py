@@ -49,7 +49,7 @@ class Stall:
     def __init__(self, folder: Path) -> None:
         self.bench = SenderBench(folder)
         self.money = MemoryMoney()
-        self.happens: Callable[[], None] = lambda: None
+        self.happens: Callable[[], object] = lambda: None
         self.purse = Purse(self.money, self.bench.clock, Budget("default", Channel.SMS, 100 * PRICE, "UTC"))
 
     def passes(self) -> None:

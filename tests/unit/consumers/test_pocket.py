@@ -114,5 +114,6 @@ async def test_while_redis_is_slow_nobody_waits_longer_for_a_token_than_they_sai
     began_s, bucket = clock.steady_s(), Slow(clock, takes_ms=300)
     pocket = Pocket(bucket, clock, "gateway", Rate(100, 20), Priority.BULK, "w1", LimitOptions(token_life_s=0.2))
     assert await pocket.take(1, wait_s=0.5) == []
-    assert (bucket.asked, clock.steady_s() - began_s) == (2, pytest.approx(0.6)), "at most the answer on its way more"
+    assert bucket.asked == 2
+    assert clock.steady_s() - began_s == pytest.approx(0.6), "at most the answer on its way more"
     await pocket.close()

@@ -23,9 +23,6 @@ from schemas.records import Outgoing, Placed
 
 log = logging.getLogger(__name__)
 
-RECORD_OVERHEAD_BYTES = 128
-"""Above what the log adds to one record in a batch of its own (61 bytes of batch, <= 21 of record, key lengths)."""
-HEADER_OVERHEAD_BYTES = 10
 ANY_PARTITION = -1
 """The key decides."""
 NOW = 0
@@ -149,7 +146,7 @@ class KafkaPublisher:
     def _check_size(self, record: Outgoing) -> None:
         """Before anything is produced: one oversize record can fail its neighbours at the broker."""
         limit = self._options.max_bytes.get(record.topic, self._options.max_record_bytes)
-        if (size := _size(record)) > limit:
+        if (size := record.size) > limit:
             raise Poison(
                 reasons.ParkReason.TOO_LARGE, f"a record for {record.topic} has {size} bytes, its limit is {limit}"
             )
@@ -217,14 +214,6 @@ def _settings(kafka: Mapping[str, str], options: PublisherOptions) -> dict[str, 
         "queue.buffering.max.kbytes": options.queue_kbytes,
         "message.max.bytes": max(options.max_record_bytes, *options.max_bytes.values(), 1_000),
     }
-
-
-def _size(record: Outgoing) -> int:
-    """At least what the record takes in the log, uncompressed."""
-    size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
-    for name, value in record.headers:
-        size += len(name) + len(value) + HEADER_OVERHEAD_BYTES
-    return size
 
 
 _published = lru_cache(metrics.PUBLISHED.labels)

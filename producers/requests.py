@@ -32,7 +32,7 @@ Request = messages.NotificationRequested | messages.CampaignRequested
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the door lets through."""
+    """What the door lets through. body_bytes: also of the values of a campaign, and of each of its recipients."""
 
     body_bytes: int = 65_536
     inline_bytes: int = 16_777_216
@@ -79,8 +79,7 @@ def check_event(
     """
     if not event.event_id:
         raise Refused("event_id", "a published event must carry an event_id: without it a repeat cannot be told")
-    if len(event.params.encode()) > limits.body_bytes:
-        raise Refused("params", f"is longer than {limits.body_bytes} bytes")
+    check_params(event.params, limits)
     if event.send_on and not event.send_at_local:
         raise Refused("send_at_local", "is missing: a date alone is no time")
     if event.send_at_ms and event.send_at_local:
@@ -114,6 +113,8 @@ def campaign(
     asked_at_ms: when its upload began, if it has one behind it: a start that came meanwhile means now.
     """
     policy = _policy(policies, body.template, body.channels, body.priority)
+    params = params_text(body.params)
+    check_params(params, limits)
     send_at_ms, send_at_local, send_on = _start(body.send_at)
     message = messages.CampaignRequested(
         tenant=tenant,
@@ -126,7 +127,7 @@ def campaign(
         pages=0,
         recipients=0,
         content_hash="",
-        params=params_text(body.params),
+        params=params,
         channels=_distinct(body.channels),
         priority=_lowered(body.priority),
         send_at_ms=send_at_ms,
@@ -139,6 +140,14 @@ def campaign(
     )
     _check_not_past(message, asked_at_ms or now_ms)
     return _let_go_in_time(_with_expiry(message, policy, now_ms, limits), now_ms)
+
+
+def check_params(text: str, limits: Limits) -> None:
+    """Raises Refused for values that are longer than a whole notification may be: they travel in every delivery, and
+    with all others of a page in one record.
+    """
+    if len(text.encode()) > limits.body_bytes:
+        raise Refused("params", f"is longer than {limits.body_bytes} bytes")
 
 
 def definition_text(body: CampaignBody) -> bytes:

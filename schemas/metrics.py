@@ -56,6 +56,9 @@ PUT_INTO_HOLD = _counter(
     "put_into_hold", "Recipients or deliveries put into hold by route, fan-out or a worker", "topic", "reason"
 )
 PAGES_RELEASED = _counter("pages_released", "Campaign pages let go by dispatch", "tenant")
+RECIPIENTS_TOO_LARGE = _counter(
+    "recipients_too_large", "Recipients that failed because their campaign's values and theirs fit no record", "tenant"
+)
 PAGES_FANNED_OUT = _counter("pages_fanned_out", "Campaign pages turned into deliveries")
 PAGE_SECONDS = _histogram("page_seconds", "Time to fan out one page, until all its records are in the log", _FAST_S)
 LANE_BACKLOG = _gauge("lane_backlog", "Deliveries that dispatch counts as waiting in a lane", "lane")

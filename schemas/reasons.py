@@ -66,6 +66,8 @@ class Reason(StrEnum):
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     # cancelled: an operator dropped it from hold
     DROPPED_BY_OPERATOR = "dropped_by_operator"
+    # failed: with the values of its campaign it is larger than a record of the log may be
+    TOO_LARGE = "too_large"
 
 
 REASONS: tuple[Reason, ...] = tuple(Reason)

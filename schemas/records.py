@@ -12,6 +12,9 @@ from typing import NamedTuple, Protocol
 from schemas import messages
 
 Headers = tuple[tuple[str, bytes], ...]
+RECORD_OVERHEAD_BYTES = 128
+"""Above what the log adds to one record in a batch of its own (61 bytes of batch, <= 21 of record, key lengths)."""
+HEADER_OVERHEAD_BYTES = 10
 
 
 class Record(NamedTuple):
@@ -42,6 +45,14 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers = ()
     partition: int | None = None
+
+    @property
+    def size(self) -> int:
+        """In bytes, at least what it takes in the log, uncompressed."""
+        size = len(self.key or b"") + len(self.value or b"") + RECORD_OVERHEAD_BYTES
+        for name, value in self.headers:
+            size += len(name) + len(value) + HEADER_OVERHEAD_BYTES
+        return size
 
 
 class Placed(NamedTuple):

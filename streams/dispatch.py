@@ -175,7 +175,8 @@ class Dispatch:
             return
         self._pass("before_release")
         now_ms = self._clock.now_ms()
-        await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])
+        outgoing = [record for one, page in released.pages for record in self._page_records(one, page, now_ms)]
+        await self._publisher.publish(outgoing)
         self._pass("after_release")
         for candidate, _ in released.pages:
             metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
@@ -260,10 +261,19 @@ class Dispatch:
             metrics.CAMPAIGNS_COMPLETED.labels(state.status).inc()
             log.info("campaign.completed", extra={"campaign": campaign.key, "status": state.status})
 
-    def _page_record(self, candidate: Candidate, page: PageAt, now_ms: int) -> Outgoing:
+    def _page_records(self, candidate: Candidate, page: PageAt, now_ms: int) -> list[Outgoing]:
         number, hop = page.page.page, 0
         return page_records.released(
-            self._topics, candidate, number, page.offset, hop, page.slots, page.recipients, page.headers, now_ms
+            self._topics,
+            candidate,
+            number,
+            page.offset,
+            hop,
+            page.slots,
+            page.recipients,
+            page.headers,
+            now_ms,
+            now_ms,
         )
 
     def _cursor_record(self, cursor: CampaignCursor) -> Outgoing:

@@ -80,7 +80,9 @@ class HeldRelease:
         What is left of a part that went in pieces stays; if this leader dies, all of it goes again.
         """
         now_ms = self._clock.now_ms()
-        outgoing = [self._released(running[piece.part.flow.campaign], piece, now_ms) for piece in chosen.pieces]
+        outgoing: list[Outgoing] = []
+        for piece in chosen.pieces:
+            outgoing += self._released(running[piece.part.flow.campaign], piece, now_ms)
         for piece in chosen.lost:
             request = running[piece.part.flow.campaign].request
             log.error("hold.audience_lost", extra={"campaign": piece.part.flow.campaign, "page": piece.part.page})
@@ -127,10 +129,9 @@ class HeldRelease:
             return False
         return not is_stopped(campaign, self._clock.now_ms())
 
-    def _released(self, candidate: Candidate, piece: Piece, now_ms: int) -> Outgoing:
+    def _released(self, candidate: Candidate, piece: Piece, now_ms: int) -> list[Outgoing]:
         page, part = piece.page, piece.part
         assert page is not None, "a page that is lost is not let go"
-        at_ms = piece.released_at_ms(now_ms)
         return page_records.released(
             self._topics,
             candidate,
@@ -140,7 +141,8 @@ class HeldRelease:
             piece.slots,
             piece.recipients,
             page.headers,
-            at_ms,
+            piece.released_at_ms(now_ms),
+            now_ms,
         )
 
     def _pass(self, gap: str) -> None:

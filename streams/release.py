@@ -371,7 +371,7 @@ class _Pages:
             return 0
         self._is_over = page.ends_page and page.page.page + 1 >= request.pages
         released.pages.append((candidate, page))
-        released.size += sum([len(r.params) + len(r.user_id) for r in page.recipients])
+        released.size += len(request.params) + sum([len(r.params) + len(r.user_id) for r in page.recipients])
         mark = keys.redis_fanned(request.tenant, request.campaign_id, page.page.page, 0, page.first)
         self._on_their_way.add(campaign, mark, page.size, now_s)
         self._pace.spend(page.size)

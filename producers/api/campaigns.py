@@ -156,15 +156,19 @@ async def _read(request: web.Request, limits: requests.Limits, now_ms: int) -> t
         raise Refused("recipients", "is missing; a long audience can be streamed as a second part")
     if len(body.recipients) > limits.inline_recipients:
         raise Refused("recipients", f"holds more than {limits.inline_recipients}; stream them as a second part")
-    return body, _inline(body.recipients, now_ms)
+    return body, _inline(body.recipients, limits, now_ms)
 
 
-async def _inline(recipients: Sequence[RecipientBody], now_ms: int) -> AsyncIterator[Sequence[Recipient]]:
-    for position, recipient in enumerate(recipients):
+async def _inline(
+    recipients: Sequence[RecipientBody], limits: requests.Limits, now_ms: int
+) -> AsyncIterator[Sequence[Recipient]]:
+    for position, body in enumerate(recipients):
         try:
-            yield [recipient.recipient(now_ms)]
+            recipient = body.recipient(now_ms)
+            requests.check_params(recipient.params, limits)
         except Refused as error:
             raise Refused(f"recipients.{position}.{error.field}", error.text) from None
+        yield [recipient]
 
 
 async def _read_parts(request: web.Request, limits: requests.Limits, now_ms: int) -> tuple[CampaignBody, Recipients]:

@@ -159,6 +159,11 @@ REASONS: Mapping[Reason, Words] = {
     Reason.AUDIENCE_LOST: Words(
         "its page was lost", "The list of recipients could no longer be read when it was due.", _OPERATOR
     ),
+    Reason.TOO_LARGE: Words(
+        "values too long",
+        "The values of the campaign and those of this person are together longer than one message may be.",
+        f"{_WRITE_TO_TEAM} The values must be shorter.",
+    ),
     Reason.UNKNOWN_ZONE: Words(
         "scheduled, time zone not known",
         "It was asked for at a local time. The person's own time zone is not known, so the company's is used.",

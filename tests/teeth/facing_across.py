@@ -105,11 +105,20 @@ PATCHES: tuple[Patch, ...] = (
         name="moves the cursor before the page is in the log",
         promise=6,
         file="streams/dispatch.py",
-        old="        await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])",
-        new="""        await self._move_cursors([(c.campaign, c.request, page) for c, page in released.pages], epoch)
-        await self._publisher.publish([self._page_record(c, page, now_ms) for c, page in released.pages])""",
+        old='        self._pass("before_release")',
+        new="        await self._move_cursors([(c.campaign, c.request, page) for c, page in released.pages], epoch)",
         test=_DISPATCH + "test_a_page_that_the_log_refused_is_let_go_by_the_next_leader",
         suffers="A leader killed at the wrong moment leaves out 250 people, and the campaign never ends.",
+    ),
+    Patch(
+        name="lets a page go in one record, however large that is",
+        promise=10,
+        file="streams/page_records.py",
+        old="        if record.size <= MOST_BYTES:",
+        new="        if record.size:",
+        test="tests/unit/streams/test_campaign_ends.py"
+        "::test_a_campaign_with_very_long_values_reaches_everybody_and_holds_up_nobody",
+        suffers="One campaign with a long text ends every leader in turn, and nobody's campaign moves.",
     ),
     Patch(
         name="lets a former leader's cursor stand",

@@ -125,6 +125,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="The key of a dashboard that may only read starts a campaign.",
     ),
     Patch(
+        name="lets a campaign's values be of any length",
+        promise=10,
+        file="producers/requests.py",
+        old="    params = params_text(body.params)\n    check_params(params, limits)",
+        new="    params = params_text(body.params)",
+        test="tests/contract/api/test_campaigns.py"
+        "::test_a_wrong_definition_is_refused_naming_the_field[values_too_long]",
+        suffers="Half a megabyte pasted into one field is copied into each of 10,000 deliveries.",
+    ),
+    Patch(
         name="makes up a key for an event without event_id",
         promise=9,
         file="producers/requests.py",

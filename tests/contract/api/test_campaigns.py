@@ -15,6 +15,8 @@ from aiohttp.test_utils import TestClient
 from schemas import codec, keys, messages
 from schemas.messages import CampaignStatus
 from schemas.records import Outgoing
+from schemas.topics import HEADERS_MAX_BYTES
+from streams.page_records import MOST_BYTES
 from tests.doubles.api import Api
 
 Client = TestClient[Any, Any]
@@ -25,6 +27,8 @@ THREE = [
     {"user_id": 2, "params": {"name": "Bo"}},
     {"user_id": "u3", "to": {"email": "c@example.org"}},
 ]
+TOO_LONG = {"x": "y" * 65_529}
+"""65,537 bytes of JSON text."""
 
 
 def multipart(campaign: object, recipients: Any, kind: str = "application/x-ndjson") -> aiohttp.MultipartWriter:
@@ -177,6 +181,8 @@ async def test_a_wrong_table_is_refused_naming_the_line(api: Api, client: Client
         ({"recipients": [{"user_id": True}]}, 422, "recipients.0.user_id"),
         ({"recipients": [{"user_id": 1}, {"user_id": 2, "params": {"n": 2**64}}]}, 422, "recipients.1.params"),
         ({"params": {"n": 2**64}, "recipients": THREE}, 422, "params"),
+        pytest.param({"params": TOO_LONG, "recipients": THREE}, 422, "params", id="values_too_long"),
+        ({"recipients": [*THREE, {"user_id": "u4", "params": TOO_LONG}]}, 422, "recipients.3.params"),
         ({"campaign_id": "a/b", "recipients": THREE}, 422, "campaign_id"),
         ({"template": "nope", "recipients": THREE}, 422, "template"),
         ({"weight": 0, "recipients": THREE}, 422, "weight"),
@@ -191,6 +197,19 @@ async def test_a_wrong_definition_is_refused_naming_the_field(
     answer = await client.post(PATH, json=NEWS | change)
     assert (answer.status, (await answer.json())["field"]) == (status, field)
     assert not api.log.records(api.topics.campaign_requests, api.topics.audience)
+
+
+async def test_the_longest_values_that_are_let_in_fit_into_what_dispatch_lets_go(api: Api, client: Client) -> None:
+    """65,536 bytes of JSON text for the campaign, and pages as full as an upload makes them."""
+    longest = {"x": "y" * 65_528}
+    recipients = [{"user_id": f"u{n}", "params": longest} for n in range(40)]
+    raw = json.dumps(NEWS | {"params": longest, "recipients": recipients}).encode()
+    answer = await client.post(PATH, data=io.BytesIO(raw), headers={"Content-Type": "application/json"})
+    assert answer.status == 202
+    [asked], pages = api.campaigns(), api.pages()
+    assert sum(len(page.recipients) for page in pages) == 40
+    assert len(asked.params) == 65_536
+    assert max(len(codec.encode(page)) for page in pages) + len(asked.params) + HEADERS_MAX_BYTES < MOST_BYTES
 
 
 async def test_a_number_that_json_cannot_keep_is_refused_by_its_line(api: Api, client: Client) -> None:

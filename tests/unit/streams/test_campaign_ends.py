@@ -1,6 +1,6 @@
 """A campaign ends, and its sum closes, also when its template, its providers or its pages are gone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from schemas import codec, keys
 from schemas.errors import Transient
 from schemas.messages import (
+    AudiencePage,
     CampaignControl,
     CampaignCursor,
     CampaignOrder,
@@ -17,6 +18,7 @@ from schemas.messages import (
     CampaignStatus,
     Channel,
     EventKind,
+    Recipient,
     StatusEvent,
 )
 from schemas.policies import MessageClass, TemplatePolicy
@@ -121,6 +123,48 @@ async def test_with_all_pages_gone_the_last_one_ends_with_the_rest_of_the_recipi
     assert {page: len(events) for page, events in road.ends().items()} == {0: 250, 1: 250, 2: 250, 3: 250, 4: 100}
     state = road.campaign("spring")
     assert (state.status, state.reasons) == (CampaignStatus.PARTIALLY_PROCESSED, {"audience_lost": 1_100})
+
+
+async def with_long_values(road: CampaignRoad, values: int, own: Sequence[int]) -> None:
+    """A campaign of one page, accepted when nobody looked how long values were; own: those of each recipient."""
+    wanted = await accepted.accept(road.log, TOPICS, "other", 1, params="{}")
+    users = tuple(Recipient(f"u{n}", text(size)) for n, size in enumerate(own))
+    page = AudiencePage("default", "spring", "upload-1", 0, users)
+    (placed,) = await road.log.publish(
+        [Outgoing(TOPICS.audience, b"x", codec.encode(page), partition=wanted.partition)]
+    )
+    place = {"first_offset": placed.offset, "last_offset": placed.offset}
+    spring = replace(wanted, campaign_id="spring", pages=1, recipients=len(users), params=text(values), **place)
+    await road.log.publish([Outgoing(TOPICS.campaign_requests, b"default/spring", codec.encode(spring))])
+
+
+def text(size: int) -> str:
+    return '{"x":"' + "y" * (size - 8) + '"}'
+
+
+async def test_a_campaign_with_very_long_values_reaches_everybody_and_holds_up_nobody(road: CampaignRoad) -> None:
+    """Its page and its values together are more than a record of the log may be."""
+    await with_long_values(road, 600_000, [3_000] * 250)
+    await road.settle(await road.leader())
+    mine = [page for page in road.pages() if page.campaign_id == "spring"]
+    assert sorted(slot for page in mine for slot in page.slots) == list(range(250))
+    for page in mine:
+        assert [n for n, one in enumerate(page.recipients) if one.user_id] == list(page.slots), "each travels once"
+    assert [page.campaign_id for page in road.pages() if page.campaign_id == "other"] == ["other"]
+
+
+async def test_whom_no_record_can_hold_with_the_campaigns_values_fails_and_the_others_go_out(
+    road: CampaignRoad,
+) -> None:
+    await with_long_values(road, 600_000, [3_000, 500_000, 3_000])
+    leader = await road.leader()
+    await road.settle(leader)
+    assert sorted(slot for page in road.pages() if page.campaign_id == "spring" for slot in page.slots) == [0, 2]
+    state = road.campaign("spring")
+    assert (state.outcomes, state.reasons) == ({"failed": 1}, {"too_large": 1})
+    assert state.released == 3
+    again = [(event.slot, event.reason) for event in road.ends()[0]]
+    assert again == [(1, "too_large")], "once"
 
 
 async def with_unreadable_page(road: CampaignRoad) -> CampaignRequested:

@@ -12,6 +12,7 @@ from retry_topics import hold
 from schemas import codec, keys
 from schemas.errors import Transient
 from schemas.messages import (
+    AudiencePage,
     CampaignControl,
     CampaignOrder,
     CampaignStatus,
@@ -21,6 +22,7 @@ from schemas.messages import (
     Held,
     HeldPage,
     Priority,
+    Recipient,
     StatusEvent,
 )
 from schemas.policies import MessageClass, TemplatePolicy
@@ -244,6 +246,27 @@ async def test_a_part_whose_page_the_log_lost_ends_and_the_sum_closes(road: Camp
     state = road.campaign("spring")
     assert (state.outcomes, state.reasons) == ({"failed": 250}, {"audience_lost": 250})
     assert buried(road) == 2
+
+
+async def test_a_part_with_very_long_values_comes_out_in_several_records(road: CampaignRoad) -> None:
+    wanted = await accepted.accept(road.log, TOPICS, "other", 1)
+    values = '{"x":"' + "y" * 600_000 + '"}'
+    own = tuple(Recipient(f"u{n}", "z" * 500_000 if n == 7 else "z" * 3_000) for n in range(60))
+    page = AudiencePage("default", "spring", "upload-1", 0, own)
+    await road.log.publish([Outgoing(TOPICS.audience, b"x", codec.encode(page), partition=wanted.partition)])
+    place = {"first_offset": 1, "last_offset": 1, "recipients": 60}
+    spring = replace(wanted, campaign_id="spring", pages=1, params=values, **place)
+    await road.log.publish([accepted.request_record(TOPICS, spring)])
+    await put_off(road, 0, 1, tuple(range(50)), DUE_MS, Reason.QUIET_HOURS)
+    leader = await road.leader()
+    road.clock.advance(HOUR_MS)
+    await road.settle(leader)
+    assert sorted(slot for _, slots in let_go(road) for slot in slots) == [n for n in range(50) if n != 7]
+    assert buried(road) == 1
+    assert [(event.slot, event.reason) for event in road.ends()[0] if event.kind is EventKind.FAILED][-1] == (
+        7,
+        "too_large",
+    )
 
 
 async def test_a_campaign_is_not_complete_while_somebody_is_held(road: CampaignRoad) -> None:

@@ -416,7 +416,7 @@ class CampaignProgress:
 @dataclass(frozen=True, slots=True)
 class CampaignCursor:
     """How far dispatch has released a campaign: next_page and the offset it lies at, or, of a page released in pieces,
-    the first position of it that is left (next_slot). Ordered by epoch.
+    the first position of it that is left (next_slot). Ordered by epoch. at_ms: nothing from there on was let go before.
 
     missing: pages passed over because the log does not hold them, whose recipients are not ended yet: the first
     page of each gap and the one after its last, in turn.

@@ -6,7 +6,8 @@ Singles: `route` (a request -> its deliveries), `intake` (the request in a recor
 (who waits for the pace of bulk singles), `grants` (that pace), `single_records` (what is written), `snapshots` (who is
 reached while Redis is away).
 Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campaigns` (what is known of each),
-`page_reader` (their pages), `cursors` (how far each is), `release` (what goes next), `lanes` (how full each may be),
+`page_reader` (their pages), `cursors` (how far each is), `released_before` (what may be out already), `release`
+(what goes next), `lanes` (how full each may be),
 `backlog` (how full each is), `fairness` (whose turn it is), `pace` (a rate kept by counting), `stalls` (who does not
 move), `fan_out` (a page -> its deliveries), `page_waits` (who of it is due later), `fanned` (which pages reached the
 lanes), `lane_records` and `stencil` (their bytes), `page_status` (what their rows are told), `ticks` (a daily word to

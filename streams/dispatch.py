@@ -37,13 +37,16 @@ from streams.holds import NEVER_MS
 from streams.leader import Leadership
 from streams.page_reader import PageAt, ReadAhead
 from streams.page_records import LOST, End
-from streams.release import Candidate, Released, Releases
+from streams.release import PAGES_A_LOOK, Candidate, Released, Releases
+from streams.released_before import ReleasedBefore
 from streams.stalls import Stalls
 from streams.ticks import Ticks
 
 log = logging.getLogger(__name__)
 
 FORGET_EVERY_MS = 3_600_000
+UNNOTED_PAGES = 2 * PAGES_A_LOOK
+"""What a leader may have let go and not noted: that of its last look, and of one more when it was deposed meanwhile."""
 
 Gone = tuple[Campaign, CampaignRequested, PageAt | None]
 """A page that is done with; None: all that were left, as the log does not hold them."""
@@ -101,6 +104,7 @@ class Dispatch:
         self.followed = asyncio.Event()
         self._forgot_at_ms = clock.now_ms()
         self._stalls = Stalls(releases)
+        self._before = ReleasedBefore(UNNOTED_PAGES)
 
     async def run(self) -> None:
         """Returns after stop()."""
@@ -121,6 +125,7 @@ class Dispatch:
                 elif epoch != led_epoch:
                     await self._until_stopped_or(_caught_up(views))
                     self._releases.start_over()
+                    self._before.start_over()
                     led_epoch = epoch
                 else:
                     await self.look(epoch)
@@ -128,6 +133,7 @@ class Dispatch:
             except Transient as error:
                 log.warning("dispatch.look_failed", extra={"error": str(error)})
                 self._ahead.start_over()
+                self._before.start_over()
                 await self._until_stopped_or(asyncio.sleep(self._options.look_every_s))
 
     def stop(self) -> None:
@@ -138,6 +144,7 @@ class Dispatch:
         unfinished = list(self._campaigns.unfinished())
         now_ms = self._clock.now_ms()
         self._held.begin(unfinished)
+        self._before.keep_only({campaign.key for campaign, _ in unfinished})
         await self._held.obey()
         await self._tell(epoch, now_ms)
         running = []
@@ -156,7 +163,7 @@ class Dispatch:
         self._stalls.tell((campaign for campaign, _ in unfinished), now_ms)
         await self._stalls.ask(running, now_ms)
         released = await self._releases.next(running, self._held.flows(now_ms))
-        await self._let_go(released, epoch)
+        await self._let_go(released, epoch, now_ms)
         if self._leadership.epoch == epoch:
             await self._held.let_go(released.held, {one.campaign.key: one for one in running})
             await self._held.drop_leftovers()
@@ -169,12 +176,13 @@ class Dispatch:
         if self._leadership.epoch == epoch:
             await self._digests.let_go()
 
-    async def _let_go(self, released: Released, epoch: int) -> None:
-        """Pages first, cursors after their ack."""
+    async def _let_go(self, released: Released, epoch: int, now_ms: int) -> None:
+        """Pages first, cursors after their ack. now_ms: when the look began; whoever stands still since then for a day
+        lets go what fan-out asks the rows about.
+        """
         if not (released.pages or released.at_end) or self._leadership.epoch != epoch:
             return
         self._pass("before_release")
-        now_ms = self._clock.now_ms()
         outgoing = [record for one, page in released.pages for record in self._page_records(one, page, now_ms)]
         await self._publisher.publish(outgoing)
         self._pass("after_release")
@@ -222,7 +230,10 @@ class Dispatch:
         for campaign, request, page in gone:
             moved[campaign.key] = cursors.moved(moved.get(campaign.key, campaign.cursor), request, page)
         now_ms = self._clock.now_ms()
-        moved = {key: replace(cursor, epoch=epoch, at_ms=now_ms) for key, cursor in moved.items()}
+        for campaign, request, _ in gone:
+            cursor = moved[campaign.key]
+            since_ms = self._before.since_ms(campaign, request, cursor.next_page, now_ms)
+            moved[campaign.key] = replace(cursor, epoch=epoch, at_ms=since_ms)
         await self._publisher.publish([self._cursor_record(cursor) for cursor in moved.values()])
         for campaign, _, _ in gone:
             self._campaigns.moved(campaign, moved[campaign.key])
@@ -263,6 +274,7 @@ class Dispatch:
 
     def _page_records(self, candidate: Candidate, page: PageAt, now_ms: int) -> list[Outgoing]:
         number, hop = page.page.page, 0
+        at_ms = self._before.released_at_ms(candidate.campaign, candidate.request, number, now_ms)
         return page_records.released(
             self._topics,
             candidate,
@@ -272,7 +284,7 @@ class Dispatch:
             page.slots,
             page.recipients,
             page.headers,
-            now_ms,
+            at_ms,
             now_ms,
         )
 

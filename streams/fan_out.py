@@ -91,53 +91,65 @@ class FanOut:
             stop = EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED
             outgoing = await self._stopped(page, policy, *stop, now_ms, headers)
         else:
-            outgoing = await self._planned(await self._still_due(page, now_ms), policy, now_ms, headers)
+            page, known = await self._still_due(page, now_ms)
+            outgoing = await self._planned(page, known, policy, now_ms, headers)
         await self._publisher.publish(outgoing)
         if self._gap is not None:
             self._gap("after_fan_out")
         metrics.PAGES_FANNED_OUT.inc()
         metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
 
-    async def _still_due(self, page: ReleasedPage, now_ms: int) -> ReleasedPage:
-        """The page without the slots that have a plan which Redis may have forgotten.
+    async def _still_due(self, page: ReleasedPage, now_ms: int) -> tuple[ReleasedPage, Collection[int]]:
+        """The page without the slots that had a plan which Redis has forgotten; and those whose plan it knows.
 
-        Who is left goes as if let go now: nothing planned is nothing called, and a sender parks what is old.
+        Who is left goes as if let go now: nothing planned is nothing called, and a sender parks what is old. A plan
+        that is known may be of a moment ago, and the lanes not have it yet; if they do, its claim is known as well.
         """
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
-            return page
+            return page, ()
         row = await self._rows.row(page.tenant, _row(page))
-        planned = {slot for slot, view in enumerate(row) if view is not None and _is_decided(view)}
-        slots = tuple(slot for slot in _due(page) if slot not in planned)
+        decided = {slot for slot, view in enumerate(row) if view is not None and _is_decided(view)}
+        known = await self._known(page, decided.intersection(_due(page)))
+        slots = tuple(slot for slot in _due(page) if slot not in decided or slot in known)
         if not slots:
-            return replace(page, slots=(), recipients=())
-        return replace(page, slots=slots, released_at_ms=now_ms)
+            return replace(page, slots=(), recipients=()), ()
+        return replace(page, slots=slots, released_at_ms=now_ms), known
+
+    async def _known(self, page: ReleasedPage, slots: Collection[int]) -> Collection[int]:
+        """Those of these slots whose user has a plan in Redis."""
+        places = [place for place in _places(page)[0] if place.slot in slots]
+        return {place.slot for place, plan in await self._with_plans(page, places) if plan is not None}
 
     async def _stopped(
         self, page: ReleasedPage, policy: TemplatePolicy, kind: EventKind, reason: Reason, now_ms: int, headers: Headers
     ) -> list[Outgoing]:
         """Who has a plan already keeps it, since the lanes may have a part of it; nobody else gets one."""
-        places, _ = _places(page)
-
-        def ask(trip: Trip) -> None:
-            for place in places:
-                plans.ask_known(trip, page.tenant, place.recipient.user_id, place.intent)
-
-        known = await trusted(self._trips, self._epoch, ask)
-        kept = [place for place, plan in zip(places, known, strict=True) if plan is not None]
+        kept = [place for place, plan in await self._with_plans(page, _places(page)[0]) if plan is not None]
         ended = sorted({*_due(page)}.difference(place.slot for place in kept))
         outgoing = self._ended(page, ended, kind, reason, now_ms)
         if kept:
             outgoing += await self._due_now(page, policy, kept, await self._profiles_of(page, kept), now_ms, headers)
         return outgoing
 
+    async def _with_plans(self, page: ReleasedPage, places: Sequence[_Place]) -> list[tuple[_Place, bytes | None]]:
+        """Each with the plan that Redis has for its user."""
+
+        def ask(trip: Trip) -> None:
+            for place in places:
+                plans.ask_known(trip, page.tenant, place.recipient.user_id, place.intent)
+
+        return list(zip(places, await trusted(self._trips, self._epoch, ask), strict=True)) if places else []
+
     async def _planned(
-        self, page: ReleasedPage, policy: TemplatePolicy, now_ms: int, headers: Headers
+        self, page: ReleasedPage, known: Collection[int], policy: TemplatePolicy, now_ms: int, headers: Headers
     ) -> list[Outgoing]:
+        """known: slots that have a plan already, and wait for no start or morning any more."""
         places: Sequence[_Place]
         profiles: Sequence[Profile]
         places, repeated = _places(page)
         profiles = await self._profiles_of(page, places)
-        later = page_waits.later(page, _zones(places, profiles), self._quiet.of(page.tenant, policy), now_ms)
+        zones = [(slot, zone) for slot, zone in _zones(places, profiles) if slot not in known]
+        later = page_waits.later(page, zones, self._quiet.of(page.tenant, policy), now_ms)
         places, profiles = _without(later.slots(), places, profiles)
         due = await self._due_now(page, policy, places, profiles, now_ms, headers)
         events = [_slot_end(page, slot, Reason.DUPLICATE_RECIPIENT, now_ms) for slot in repeated]

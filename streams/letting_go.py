@@ -27,7 +27,9 @@ from streams.went_before import WentBefore
 READ_OVER = 300
 """So many records in between are read over rather than sought behind."""
 ROWS_KNOW_AFTER_MS = 20 * 3_600_000
-"""Plans are kept for 24 h. Who may have been let go before that is asked for in the rows (`streams/fan_out.py`)."""
+"""Plans are kept for 24 h. Who may have been let go before that is asked for in the rows (`streams/fan_out.py`); what
+may have gone of whole pages `streams/released_before.py` knows.
+"""
 LONG_AGO_MS = 23 * 3_600_000
 """How long ago fan-out must believe a page was let go to ask its row."""
 _NOBODY = Recipient("")

@@ -7,6 +7,7 @@ from tests.teeth.patch import Patch
 _ROUTE = "tests/integration/streams/test_route.py::"
 _FAN_OUT = "tests/integration/streams/test_fan_out.py::"
 _DISPATCH = "tests/integration/streams/test_dispatch.py::"
+_BEFORE = "tests/unit/streams/test_released_before.py::"
 _FLOW = "tests/unit/streams/test_status_flow.py::"
 _PEOPLE = "tests/integration/people/test_recipients.py::"
 
@@ -60,10 +61,19 @@ PATCHES: tuple[Patch, ...] = (
         name="forgets at the cancel whom it had planned",
         promise=6,
         file="streams/fan_out.py",
-        old="zip(places, known, strict=True) if plan is not None]",
-        new="zip(places, known, strict=True) if plan is not None and not plan]",
+        old="self._with_plans(page, _places(page)[0]) if plan is not None]",
+        new="self._with_plans(page, _places(page)[0]) if plan is not None and not plan]",
         test=_FAN_OUT + "test_a_page_let_go_by_a_deposed_leader_after_the_cancel_plans_nobody_who_had_no_plan_before",
         suffers="Who was reached just before the cancel is counted as cancelled.",
+    ),
+    Patch(
+        name="takes for sent what the row has heard of and no lane has",
+        promise=1,
+        file="streams/fan_out.py",
+        old=" if slot not in decided or slot in known)",
+        new=" if slot not in decided)",
+        test=_FAN_OUT + "test_a_page_let_go_a_day_ago_whose_deliveries_were_lost_on_the_way_is_done_again",
+        suffers="Fan-out dies over a page of yesterday, and 250 people are shown as queued for ever.",
     ),
     Patch(
         name="fans out a page that has expired",
@@ -119,6 +129,24 @@ PATCHES: tuple[Patch, ...] = (
         test="tests/unit/streams/test_campaign_ends.py"
         "::test_a_campaign_with_very_long_values_reaches_everybody_and_holds_up_nobody",
         suffers="One campaign with a long text ends every leader in turn, and nobody's campaign moves.",
+    ),
+    Patch(
+        name="lets what a dead leader may have let go yesterday go as if it were new",
+        promise=9,
+        file="streams/released_before.py",
+        old="        return now_ms if now_ms - since_ms < ROWS_KNOW_AFTER_MS else now_ms - LONG_AGO_MS",
+        new="        return max(since_ms, now_ms)",
+        test=_BEFORE + "test_pages_let_go_and_not_noted_ask_their_rows_when_the_next_leader_comes_a_day_later",
+        suffers="A campaign that was paused when a leader died, and resumed the day after, calls thousands twice.",
+    ),
+    Patch(
+        name="forgets since when pages may be out as soon as the first of them is noted",
+        promise=9,
+        file="streams/dispatch.py",
+        old="at_ms=since_ms)",
+        new="at_ms=max(since_ms, now_ms))",
+        test=_BEFORE + "test_what_a_dead_leader_let_go_is_asked_about_though_its_successor_has_begun_with_it_at_once",
+        suffers="A leader dies, the next is paused in the middle of what was out already: the rest comes twice.",
     ),
     Patch(
         name="lets a former leader's cursor stand",

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from schemas import codec, keys
-from schemas.errors import StoreDown
+from schemas.errors import StoreDown, Transient
 from schemas.messages import CampaignControl, CampaignOrder, Channel, Contact, EventKind, Recipient
 from schemas.reasons import Reason
 from schemas.records import Record
@@ -126,8 +126,23 @@ async def test_a_page_let_go_a_day_ago_skips_whom_its_row_already_has_a_plan_for
     await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
     assert [(d.user_id, d.released_at_ms) for d in world.deliveries()] == [("bob", START_MS)], "no sender finds it old"
     world.rows.told.append(world.rows.told[0])
+    await world.redis.delete(keys.redis_plan("default", "bob", world.deliveries()[0].intent))
     await world.fan_out.expand(page("ann", "bob", released_at_ms=day_ago))
     assert len(world.deliveries()) == 1
+
+
+async def test_a_page_let_go_a_day_ago_whose_deliveries_were_lost_on_the_way_is_done_again(world: World) -> None:
+    """Of what was written of it the row has its part, the lanes do not; the log fails, or fan-out dies."""
+    await world.knows("ann", "ann@example.org")
+    day_ago = START_MS - 23 * 3_600_000
+    world.log.only, world.log.fail = frozenset(TOPICS.lanes()), True
+    with pytest.raises(Transient):
+        await world.fan_out.expand(page("ann", released_at_ms=day_ago))
+    world.log.only, world.log.fail = frozenset(), False
+    queued = DeliveryView("email", "", "queued", "", "", "", 0, 0, 0, 0)
+    world.rows.told = [SlotView("queued", "", "", "ann", "offer", START_MS, (queued,))]
+    await world.fan_out.expand(page("ann", released_at_ms=day_ago))
+    assert [d.user_id for d in world.deliveries()] == ["ann"]
 
 
 async def test_the_trace_of_the_upload_goes_with_each_delivery(world: World) -> None:

@@ -32,13 +32,16 @@ class Mark(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The notifications of one user (their intents) on one channel that would go out as this digest."""
+    """The notifications of one user (their intents) on one channel that would go out as this digest. others: those
+    that would not, unless they bear its mark already.
+    """
 
     tenant: str
     user_id: str
     channel: str
     digest: str
     intents: Sequence[str]
+    others: Sequence[str] = ()
 
 
 class DigestMarks:
@@ -49,11 +52,11 @@ class DigestMarks:
         self._epoch = epoch
 
     async def of(self, windows: Sequence[Window]) -> list[list[Mark]]:
-        """The mark of each notification, in order."""
+        """The mark of each notification, in order, and of the others; these get none."""
 
         def ask(trip: Trip) -> None:
             for window in windows:
-                trip.run(MARK, [*_touched(window)], window.digest, KEPT_S)
+                trip.run(MARK, [*_touched(window)], window.digest, KEPT_S, len(window.intents))
 
         replies = await trusted(self._trips, self._epoch, ask) if windows else []
         return [[_mark(raw) for raw in reply] for reply in replies]
@@ -71,7 +74,7 @@ class DigestMarks:
 
 
 def _touched(window: Window) -> Iterable[str]:
-    for intent in window.intents:
+    for intent in (*window.intents, *window.others):
         yield keys.redis_digest(window.tenant, window.user_id, intent, window.channel)
         yield keys.redis_cancel(window.tenant, window.user_id, intent)
 

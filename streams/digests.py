@@ -50,6 +50,25 @@ class _Digest(NamedTuple):
     members: Sequence[Found]
 
 
+class _Lying(NamedTuple):
+    """Messages of one window. free: they go out as one now. paused: their campaign is; unknown: nobody can say now
+    whether they went long ago. These go along only where they bear the mark of a digest already: the one that is
+    written twice ends as a repeat of the first, so both must have the same messages.
+    """
+
+    free: Sequence[Found]
+    paused: Sequence[Found]
+    unknown: Sequence[Found]
+
+    def window(self) -> Window:
+        all_of_it = [*self.free, *self.paused, *self.unknown]
+        first, intents = all_of_it[0].delivery, _intents(self.free)
+        others = [intent for intent in _intents(all_of_it) if intent not in intents]
+        is_alone = len(intents) <= 1
+        digest = digest_marks.ALONE if is_alone else keys.digest_event(one.thing.hold_id for one in self.free)
+        return Window(first.tenant, first.user_id, first.channel, digest, intents, others)
+
+
 @dataclass(slots=True)
 class _Judged:
     """What becomes of the members of one look. moved: they wait in hold for something else from now on."""
@@ -94,19 +113,18 @@ class Digests:
             return
         judged = _Judged()
         candidates = await self._candidates(windows, judged, now_ms)
-        asked = [_window(window) for window in candidates]
+        asked = [lying.window() for lying in candidates]
         marks = await self._marks.of(asked)
-        for window, members, found in zip(asked, candidates, marks, strict=True):
-            self._sort(window, members, dict(zip(window.intents, found, strict=True)), judged, now_ms)
+        for window, lying, found in zip(asked, candidates, marks, strict=True):
+            by_intent = dict(zip([*window.intents, *window.others], found, strict=True))
+            self._sort(window, lying, by_intent, judged, now_ms)
         judged.digests = await self._written(judged.digests, now_ms)
         for digest in judged.digests:
             self._end(digest, judged, now_ms)
         await self._publisher.publish([*judged.moved, *digest_requests.told(self._topics, judged.events)])
         await self._letting_go.bury(judged.buried, self._publisher)
 
-    async def _candidates(
-        self, windows: Sequence[Sequence[Waiting]], judged: _Judged, now_ms: int
-    ) -> list[list[Found]]:
+    async def _candidates(self, windows: Sequence[Sequence[Waiting]], judged: _Judged, now_ms: int) -> list[_Lying]:
         """Window by window those that may go out as one; the others leave it."""
         read = await self._letting_go.found([thing for window in windows for thing in window])
         went = await self._letting_go.went_before(read, now_ms)
@@ -114,24 +132,27 @@ class Digests:
         candidates = []
         for window in windows:
             lying = [known[thing.hold_id] for thing in window if thing.hold_id in known]
-            staying = [one for one, gone in lying if gone is False and self._stays(one, judged, now_ms)]
             judged.buried += [one.thing for one, gone in lying if gone]
-            if staying:
-                candidates.append(staying)
+            unknown = [one for one, gone in lying if gone is None]
+            staying = [one for one, gone in lying if gone is False and self._stays(one, now_ms)]
+            paused = [one for one in staying if self._is_paused(one)]
+            free = [one for one in staying if not self._is_paused(one)]
+            if free or paused or unknown:
+                candidates.append(_Lying(free, paused, unknown))
         return candidates
 
-    def _stays(self, one: Found, judged: _Judged, now_ms: int) -> bool:
-        """Whether it is still one of many; else where it goes."""
-        delivery = one.delivery
+    def _stays(self, one: Found, now_ms: int) -> bool:
+        """Whether it is still one of many; else it goes by itself."""
         campaign = self._campaigns.find(one.thing.flow.campaign)
         is_over = one.thing.expires_ms <= now_ms or (campaign is not None and is_stopped(campaign, now_ms))
-        if is_over or not self._is_gathered(delivery):
+        if is_over or not self._is_gathered(one.delivery):
             self._holds.goes_alone(one.thing, now_ms)
             return False
-        if campaign is not None and campaign.is_paused:
-            self._put_off(one, judged, now_ms)
-            return False
         return True
+
+    def _is_paused(self, one: Found) -> bool:
+        campaign = self._campaigns.find(one.thing.flow.campaign)
+        return campaign is not None and campaign.is_paused
 
     def _is_gathered(self, delivery: Delivery) -> bool:
         """Whether its template makes digests, as it is now, and it can be a part of one."""
@@ -149,15 +170,17 @@ class Digests:
         judged.events.append((later, replace(waits, reason=Reason.CAMPAIGN_PAUSED)))
         judged.buried.append(one.thing)
 
-    def _sort(
-        self, window: Window, members: Sequence[Found], marks: Mapping[str, Mark], judged: _Judged, now_ms: int
-    ) -> None:
-        """By their marks: out as one, out alone, cancelled; who has none stays for the next window."""
+    def _sort(self, window: Window, lying: _Lying, marks: Mapping[str, Mark], judged: _Judged, now_ms: int) -> None:
+        """By their marks: out as one, out alone, cancelled; who has none stays for the next window, or the resume."""
         digests: dict[str, list[Found]] = {}
         names: dict[str, str] = {}
-        for one in members:
+        paused = {one.thing.hold_id for one in lying.paused}
+        in_one = [one for one in lying.unknown if _is_digest(marks[one.delivery.intent])]
+        for one in [*lying.free, *lying.paused, *in_one]:
             mark = marks[one.delivery.intent]
             match mark.digest:
+                case digest_marks.WAITS if one.thing.hold_id in paused:
+                    self._put_off(one, judged, now_ms)
                 case digest_marks.WAITS:
                     pass
                 case digest_marks.ALONE:
@@ -169,8 +192,8 @@ class Digests:
                     digests.setdefault(digest, []).append(one)
                     names[digest] = mark.notification_id or names.get(digest, "")
         for digest, together in digests.items():
-            intents = list(dict.fromkeys(one.delivery.intent for one in together))
-            judged.digests.append(_Digest(window._replace(digest=digest, intents=intents), names[digest], together))
+            marked = window._replace(digest=digest, intents=_intents(together), others=())
+            judged.digests.append(_Digest(marked, names[digest], together))
 
     async def _written(self, digests: Sequence[_Digest], now_ms: int) -> list[_Digest]:
         """The same, each of them in the log."""
@@ -197,11 +220,12 @@ class Digests:
             metrics.ENDED.labels(one.delivery.channel, EventKind.SUPPRESSED, Reason.IN_DIGEST).inc()
 
 
-def _window(members: Sequence[Found]) -> Window:
-    first = members[0].delivery
-    intents = list(dict.fromkeys(one.delivery.intent for one in members))
-    digest = keys.digest_event(one.thing.hold_id for one in members) if len(intents) > 1 else digest_marks.ALONE
-    return Window(first.tenant, first.user_id, first.channel, digest, intents)
+def _intents(members: Iterable[Found]) -> list[str]:
+    return list(dict.fromkeys(one.delivery.intent for one in members))
+
+
+def _is_digest(mark: Mark) -> bool:
+    return mark.digest not in (digest_marks.WAITS, digest_marks.ALONE, digest_marks.CANCELLED)
 
 
 def _in_order(members: Iterable[Found]) -> list[Member]:

@@ -307,13 +307,13 @@ class MemoryRedis:
     # streams/digest_marks.lua.
 
     def _mark_digest(self, *given: Any) -> list[bytes]:
-        *touched, digest, _kept_s = given
+        *touched, digest, _kept_s, marked = given
         marks, flags = touched[::2], touched[1::2]
         found = [
             self._get(mark) or (b"-" if self._exists(flag) else b"") for mark, flag in zip(marks, flags, strict=True)
         ]
         if not any(found[at] not in (b"", b"-") for at in range(len(found))):
-            for at, mark in enumerate(marks):
+            for at, mark in enumerate(marks[:marked]):
                 if not found[at]:
                     self._set(mark, digest)
                     found[at] = _bytes(digest)

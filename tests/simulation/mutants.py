@@ -125,7 +125,7 @@ def digests_made_anew() -> AbstractContextManager[object]:
     """Nobody remembers in which digest a message was: what is read again is told again."""
 
     async def of(self: DigestMarks, windows: Sequence[Window]) -> list[list[Mark]]:
-        return [[Mark(window.digest) for _ in window.intents] for window in windows]
+        return [[Mark(one.digest)] * len(one.intents) + [Mark("")] * len(one.others) for one in windows]
 
     return mock.patch.object(DigestMarks, "of", of)
 

@@ -4,6 +4,7 @@ whoever dies in between; and whatever was cancelled, is over or stands alone goe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,60 @@ async def test_wherever_a_leader_dies_everybody_is_in_one_digest(road: CampaignR
     assert waiting(road) == 0
 
 
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_whose_campaign_is_paused_when_the_next_leader_makes_a_digest_that_has_it_goes_along(
+    road: CampaignRoad, is_written: bool
+) -> None:
+    """It bears the mark already: it would end as one of the digest wherever it turned up."""
+    await accepted.accept(road.log, TOPICS, "spring", 10)
+    theirs = recipient("ada", template="comments", channel=Channel.PUSH, hop=1, params='{"by":"spring"}')
+    road.gap = stops if is_written else None
+    leader = await road.leader()
+    await put(road, comment(0), theirs)
+    road.clock.advance(WINDOW_MS)
+    if is_written:
+        with pytest.raises(Dead):
+            await leader.look(1)
+    else:
+        await dies(road, leader, {BULK})
+    road.gap = None
+    await order(road, CampaignOrder.PAUSED)
+    await put(road, comment(1))
+    await (await road.leader(epoch=2)).look(2)
+    await order(road, CampaignOrder.RUNNING)
+    await (await road.leader(epoch=3)).look(3)
+    assert {frozenset(together) for together in items(road)} == {frozenset(["friend0", "spring"])}
+    assert sorted((event.kind, event.reason) for event in told(road)) == [(EventKind.SUPPRESSED, "in_digest")] * 2
+    assert waiting(road) == 1, "who came meanwhile opens the next window"
+
+
+async def test_a_message_of_a_paused_campaign_takes_no_part_in_a_digest_that_is_made_now(road: CampaignRoad) -> None:
+    """Nor does it bear any mark by which it would be known as a part of it."""
+    await accepted.accept(road.log, TOPICS, "spring", 10)
+    leader = await road.leader()
+    theirs = recipient("ada", template="comments", channel=Channel.PUSH, hop=1)
+    await put(road, theirs, comment(0), comment(1))
+    await order(road, CampaignOrder.PAUSED)
+    await over(road, leader)
+    assert items(road) == [friends(0, 1)]
+    assert road.redis.reply("GET", keys.redis_digest("default", "ada", theirs.intent, "push")) is None
+
+
+async def test_whose_row_cannot_be_read_a_day_later_is_not_left_out_of_the_digest_that_has_it(
+    road: CampaignRoad,
+) -> None:
+    first, second = (comment(number, expires_at_ms=START_MS + 9 * DAY_MS) for number in (0, 20))
+    road.rows = OfOneOwner(first.row)
+    leader = await road.leader()
+    await put(road, first, second)
+    road.clock.advance(WINDOW_MS)
+    await dies(road, leader, {BULK})
+    road.clock.advance(DAY_MS - 2 * WINDOW_MS)
+    await (await road.leader(epoch=2)).look(2)
+    assert items(road) == [friends(0, 20)]
+    assert waiting(road) == 0
+
+
 async def test_what_is_left_when_half_of_the_tombstones_are_written_goes_out_in_no_second_digest(
     road: CampaignRoad,
 ) -> None:
@@ -427,6 +482,18 @@ async def test_what_went_out_more_than_a_day_ago_is_known_by_its_row(road: Campa
     await over(road, leader, 2 * DAY_MS)
     assert items(road) == [friends(1, 2)]
     assert waiting(road) == 0
+
+
+class OfOneOwner(MemoryReads):
+    """Of all rows only this one can be read."""
+
+    def __init__(self, row: str) -> None:
+        super().__init__()
+        self._only = row
+
+    async def row(self, tenant: str, row: str) -> Sequence[SlotView | None]:
+        self.is_recovering = row != self._only
+        return await super().row(tenant, row)
 
 
 class Dead(Exception):

@@ -10,7 +10,9 @@ from schemas import keys
 from schemas.trips import Trip
 
 KEPT_S = 86_400
-"""As long as claims: what is older is refused by its age."""
+"""As long as claims: what is older is refused by its age. In Redis a plan takes about 250 bytes. Kept until campaigns
+expire, it would know a user who stands twice in one whose pages go days apart, and cost 3 to 21 times as much.
+"""
 
 
 def ask(trip: Trip, tenant: str, user_id: str, intent: str, packed: bytes, due_in_ms: int = 0) -> None:

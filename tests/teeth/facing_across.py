@@ -145,8 +145,9 @@ PATCHES: tuple[Patch, ...] = (
         file="streams/dispatch.py",
         old="at_ms=since_ms)",
         new="at_ms=max(since_ms, now_ms))",
-        test=_BEFORE + "test_what_a_dead_leader_let_go_is_asked_about_though_its_successor_has_begun_with_it_at_once",
-        suffers="A leader dies, the next is paused in the middle of what was out already: the rest comes twice.",
+        test=_BEFORE
+        + "test_all_of_it_is_asked_about_though_it_goes_again_bit_by_bit_and_by_one_leader_after_the_other",
+        suffers="A leader comes a day after a dead one: what was out already comes twice, but for its first pages.",
     ),
     Patch(
         name="lets a former leader's cursor stand",

@@ -133,8 +133,8 @@ async def with_long_values(road: CampaignRoad, values: int, own: Sequence[int]) 
     (placed,) = await road.log.publish(
         [Outgoing(TOPICS.audience, b"x", codec.encode(page), partition=wanted.partition)]
     )
-    place = {"first_offset": placed.offset, "last_offset": placed.offset}
-    spring = replace(wanted, campaign_id="spring", pages=1, recipients=len(users), params=text(values), **place)
+    spring = replace(wanted, campaign_id="spring", recipients=len(users), params=text(values))
+    spring = replace(spring, first_offset=placed.offset, last_offset=placed.offset)
     await road.log.publish([Outgoing(TOPICS.campaign_requests, b"default/spring", codec.encode(spring))])
 
 

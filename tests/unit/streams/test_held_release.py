@@ -254,8 +254,7 @@ async def test_a_part_with_very_long_values_comes_out_in_several_records(road: C
     own = tuple(Recipient(f"u{n}", "z" * 500_000 if n == 7 else "z" * 3_000) for n in range(60))
     page = AudiencePage("default", "spring", "upload-1", 0, own)
     await road.log.publish([Outgoing(TOPICS.audience, b"x", codec.encode(page), partition=wanted.partition)])
-    place = {"first_offset": 1, "last_offset": 1, "recipients": 60}
-    spring = replace(wanted, campaign_id="spring", pages=1, params=values, **place)
+    spring = replace(wanted, campaign_id="spring", recipients=60, params=values, first_offset=1, last_offset=1)
     await road.log.publish([accepted.request_record(TOPICS, spring)])
     await put_off(road, 0, 1, tuple(range(50)), DUE_MS, Reason.QUIET_HOURS)
     leader = await road.leader()

@@ -113,6 +113,20 @@ async def test_what_a_dead_leader_let_go_is_asked_about_though_its_successor_has
     assert all(again[page] for page in range(4, 8))
 
 
+@pytest.mark.parametrize("third", [False, True])
+async def test_all_of_it_is_asked_about_though_it_goes_again_bit_by_bit_and_by_one_leader_after_the_other(
+    road: CampaignRoad, third: bool
+) -> None:
+    await accepted.accept(road.log, TOPICS, "spring", 250 * 40)
+    await dies_unnoted(road, await road.leader())
+    road.clock.advance(25 * HOUR_MS)
+    await road.fill(TOPICS.lane(Channel.PUSH, Priority.BULK), 2_500)
+    leader = await road.leader(epoch=2)
+    assert set(await let_go(road, leader, 2)) == {0, 1, 2, 3}
+    again = await let_go(road, await road.leader(epoch=3), 3) if third else await let_go(road, leader, 2)
+    assert set(again) == {4, 5, 6, 7} and all(again.values())
+
+
 async def test_behind_what_one_leader_can_have_let_go_nobody_is_asked(road: CampaignRoad) -> None:
     users = [f"u{n}" for n in range(UNNOTED_PAGES + 600)]
     accepted.written(road.log.append, TOPICS, "spring", users, page_size=1)

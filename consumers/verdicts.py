@@ -33,7 +33,8 @@ class Verdict(NamedTuple):
     """kind: SENT, a wait, UNCONFIRMED or an end. until_ms, tries: of a wait's next record; tier: of a RETRYING.
 
     park: the error class under which the record is parked as well; cause: why its address is suppressed from now
-    on; is_unknown: this call may have been accepted although it is repeated; called: whether a call was made at all.
+    on; is_unknown: this call may have been accepted although it is repeated or told as failed; called: whether a call
+    was made at all.
     lapsed_from: of an end without a call, the first of the calls before it that nobody heard of; 0 = the claim knows.
     address_hash: what was called, where there is a cause: whoever publishes the verdict later may know another one.
     """

@@ -80,7 +80,8 @@ class Verdict:
     an end.
 
     tries: what the next record carries. park: the error class under which the record goes to the DLQ as well.
-    suppress: the address must not be used again. is_unknown: the call may have been accepted although it is repeated.
+    suppress: the address must not be used again. is_unknown: the call may have been accepted although it is repeated,
+    or, where the tries are used up, although the delivery failed.
     """
 
     kind: EventKind
@@ -162,7 +163,7 @@ class _Moment:
         verdict = self.counted(Reason.UNKNOWN_OUTCOME)
         if verdict.kind is EventKind.EXPIRED:  # no call follows, so nobody will ever know what came of this one
             return Verdict(EventKind.UNCONFIRMED, Reason.UNKNOWN_OUTCOME, verdict.tries)
-        return replace(verdict, is_unknown=verdict.kind in (EventKind.RETRYING, EventKind.HELD))
+        return replace(verdict, is_unknown=True)
 
     def uncounted(self, reason: Reason) -> Verdict:
         """The provider never looked at the message: no try is used up; only the expiry ends this."""

@@ -260,7 +260,7 @@ CAMPAIGNS: Mapping[CampaignStatus, str] = {
 }
 
 POSSIBLE_DUPLICATE = (
-    "{count} of its calls may have reached the provider without our hearing of it, and it was called again: "
+    "{count} of its calls may have reached the provider without our hearing of it. If it was called again, "
     "the person may have got it more than once."
 )
 NOT_READ_YET = "It is in the log and was not read from there yet; that takes well below a second when all is well."

@@ -83,6 +83,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A message that can never arrive is paid for until it expires, and nobody is told.",
     ),
     Patch(
+        name="tells a last call of which nobody knows as one that was certainly not taken",
+        promise=2,
+        file="retry_topics/ladder.py",
+        old="        return replace(verdict, is_unknown=True)\n",
+        new="        return replace(verdict, is_unknown=verdict.kind is not EventKind.FAILED)\n",
+        test="tests/unit/consumers/test_guarding.py"
+        "::TestLookalikes::test_one_like_a_message_whose_last_try_may_have_arrived_is_held",
+        suffers="Support swears that the reminder failed; it came, and the next alike as well.",
+    ),
+    Patch(
         name="lets a retry outlive its message",
         promise=3,
         file="retry_topics/ladder.py",

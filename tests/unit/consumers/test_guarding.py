@@ -101,6 +101,14 @@ class TestCaps:
         assert [shown(await one(bench, wish(number))) for number in (1, 2)] == [SENT, CAPPED]
         assert shown(await one(bench, again)) == SENT
 
+    async def test_a_last_try_that_may_have_arrived_counts_and_is_told_as_a_possible_duplicate(
+        self, bench: SenderBench
+    ) -> None:
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        told = shown(await one(bench, wish(0, tries=7)))
+        assert told == [("possible_duplicate", ""), ("failed", "tries_used_up")]
+        assert [shown(await one(bench, wish(number))) for number in (1, 2)] == [SENT, CAPPED]
+
     async def test_what_was_taken_over_from_a_dead_worker_counts_once(self, bench: SenderBench) -> None:
         await died(bench, wish(0))
         assert shown(await one(bench, wish(0)))[-1:] == SENT
@@ -250,6 +258,11 @@ class TestLookalikes:
         bench.policy = policy(content_check=ContentCheck.TEMPLATE, on_unknown=OnUnknown.RISK_LOSS)
         bench.provider.script = [Outcome(Kind.UNKNOWN)]
         assert shown(await one(bench, wish(0)))[-1][0] == "unconfirmed"
+        assert shown(await one(bench, wish(1))) == HELD
+
+    async def test_one_like_a_message_whose_last_try_may_have_arrived_is_held(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        assert shown(await one(bench, wish(0, tries=7)))[-1] == ("failed", "tries_used_up")
         assert shown(await one(bench, wish(1))) == HELD
 
     async def test_a_lookalike_takes_no_place_under_a_cap(self, bench: SenderBench) -> None:

@@ -122,6 +122,11 @@ def test_an_unknown_outcome_is_repeated_and_said_to_be_unknown() -> None:
     assert (verdict.kind, verdict.reason, verdict.is_unknown) == (EventKind.RETRYING, Reason.UNKNOWN_OUTCOME, True)
 
 
+def test_an_unknown_outcome_of_the_last_try_fails_and_is_said_to_be_unknown() -> None:
+    verdict = ladder.judge(Outcome(Kind.UNKNOWN), replace(FIRST, tries=7), NOW, Random(1))
+    assert (verdict.kind, verdict.reason, verdict.is_unknown) == (EventKind.FAILED, Reason.TRIES_USED_UP, True)
+
+
 def test_an_unknown_outcome_that_can_no_longer_be_repeated_stays_unconfirmed_and_is_not_told_as_unsent() -> None:
     last_moment = replace(FIRST, expires_at_ms=NOW + 1)
     verdict = ladder.judge(Outcome(Kind.UNKNOWN, retry_after_ms=5), last_moment, NOW, Random(1))

@@ -159,7 +159,7 @@ class LaneWorker:
         """Steps 2 to 4 for all together; whoever the claim sends back to the checks goes round again."""
         began_s = self._clock.steady_s()
         try:
-            if self._away.has_notes():
+            if self._away.has_calls():
                 batch = self._unknown(batch)
                 await self._away.catch_up()
             left = batch
@@ -180,7 +180,7 @@ class LaneWorker:
                     self._teller.failed(sending, error)
 
     def _unknown(self, batch: Sequence[Sending]) -> list[Sending]:
-        """Without those that were called while Redis was away, in this record or another."""
+        """Without those that are or were called while Redis was away, in this record or another."""
         left = []
         for sending in batch:
             entry = self._away.known(sending)
@@ -195,7 +195,11 @@ class LaneWorker:
         return left
 
     def _go_alone(self, waiting: Sequence[Sending], asked_s: float) -> None:
-        """Who may goes out without Redis; the others wait for it."""
+        """Who may goes out without Redis; the others wait for it.
+
+        Copies of some were called while these still waited for their answers.
+        """
+        waiting = self._unknown(waiting)
         chosen = self._away.choose(waiting, asked_s)
         if chosen:
             self._start(self._send_alone(chosen))

@@ -97,6 +97,7 @@ class Teller:
     def ended(self, settlement: Settlement, taken: Taken) -> None:
         """The claim keeps an end without a call; what is in its way is for the next look to say."""
         sending, verdict = settlement.sending, settlement.verdict
+        self._away.over(sending)
         entry = taken.entry
         if entry is None or taken.answer not in (Answer.CLAIMED, Answer.TAKEOVER):
             self.defer([sending], 0)
@@ -193,7 +194,7 @@ class Teller:
         """
         goes_on = verdict.kind in verdicts.WAITS or verdict.kind in (EventKind.SENT, EventKind.UNCONFIRMED)
         if not goes_on:
-            self._away.let_go(sending)
+            self._away.ends(sending)
             sending.is_ending = True
             self._settle(sending, verdict)
             return

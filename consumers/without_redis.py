@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,21 +73,24 @@ class WithoutRedis:
         self._clock = clock
         self._options = options
         self._away_since_s: float | None = None
+        self._heard_s = -math.inf
         self._healths: Sequence[Health] = ()
-        self._begun: dict[bytes, Bid] = {}
+        self._begun: dict[bytes, Sending] = {}
+        """Those that go out alone, until their calls are noted, or until their ends are in their claims."""
         self._notes: dict[bytes, _Note] = {}
         self._untold: dict[bytes, bytes] = {}
         """Tokens of claims that were written before the log had their verdicts."""
         self._noted = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def has_notes(self) -> bool:
-        """Whether claims are to be written."""
-        return bool(self._notes)
+    def has_calls(self) -> bool:
+        """Whether it knows of calls that no claim tells of."""
+        return bool(self._notes or self._begun)
 
     def answered(self, healths: Sequence[Health]) -> None:
         """Redis is there. healths: how the providers are, for when it is not."""
         self._healths = healths
+        self._heard_s = self._clock.steady_s()
         if self._away_since_s is not None:
             self._away_since_s = None
             log.warning("redis.back", extra={"claims_to_write": len(self._notes)})
@@ -115,20 +119,19 @@ class WithoutRedis:
 
     def known(self, sending: Sending) -> Entry | None:
         """The claim that would be in the way of this record, had it been written; None when nothing is."""
-        key = sending.bid.claim_key
-        note = self._notes.get(key)
-        if note is not None:
-            entry = _entry(note.bid, note.verdict.claim_class)
-            is_later = (sending.bid.generation, sending.bid.record_call) > (entry.generation, entry.record_call)
-            return entry if entry.address != sending.bid.address or not is_later else None
-        return None
+        entries = self._entries(sending.bid.claim_key)
+        in_the_way = (one for one in entries if one.address != sending.bid.address or not _is_later(sending.bid, one))
+        return next(in_the_way, None)
 
     def choose(self, waiting: Sequence[Sending], asked_s: float) -> list[Sending]:
-        """Who goes out without Redis, which did not answer what was asked then; the others wait for it."""
+        """Who goes out without Redis, which did not answer what was asked then; the others wait for it.
+
+        Where it has answered anything since, only that one question was lost.
+        """
         if not self._seats:
             return []
-        if self._away_since_s is None:
-            self._away_since_s = asked_s
+        if self._away_since_s is None or self._away_since_s < self._heard_s:
+            self._away_since_s = max(asked_s, self._heard_s)
             for seat in self._seats:
                 if isinstance(seat.pocket, LocalTokens):
                     seat.pocket.start_anew()
@@ -166,14 +169,31 @@ class WithoutRedis:
         return self._untold.pop(bid.claim_key, b"")
 
     def is_told(self, bid: Bid) -> bool:
-        """Whether the log has the verdict of the call that is known of it."""
+        """Whether the log has the verdict of the call that this bid wants to make."""
         note = self._notes.get(bid.claim_key)
-        return note is not None and note.is_told
+        return note is not None and note.is_told and not _is_later(bid, note.bid)
+
+    def ends(self, sending: Sending) -> None:
+        """Its call was made and nothing follows from it but its end, which waits for Redis: until `over`."""
+        sending.claim, sending.is_alone = None, False
+
+    def over(self, sending: Sending) -> None:
+        """Its claim says what became of it, or what is in its way."""
+        if self._begun.get(sending.bid.claim_key) is sending:
+            del self._begun[sending.bid.claim_key]
 
     def let_go(self, sending: Sending) -> None:
-        """It goes on as any other, as soon as Redis is back."""
-        self._begun.pop(sending.bid.claim_key, None)
+        """No call was made: it goes on as any other, as soon as Redis is back."""
+        self.over(sending)
         sending.claim, sending.is_alone = None, False
+
+    def _entries(self, key: bytes) -> Iterator[Entry]:
+        """What claims under this key would say."""
+        note, begun = self._notes.get(key), self._begun.get(key)
+        if note is not None:
+            yield _entry(note.bid, note.verdict.claim_class)
+        if begun is not None and not begun.is_answered:
+            yield _entry(begun.bid, VerdictClass.NONE)
 
     def _goes(self, sending: Sending) -> bool:
         delivery, snapshot = sending.delivery, sending.delivery.snapshot
@@ -185,7 +205,7 @@ class WithoutRedis:
         key = sending.bid.claim_key
         if not is_fresh or not has_room or key in self._begun:
             return False
-        self._begun[key] = sending.bid
+        self._begun[key] = sending
         sending.policy, sending.is_alone = policy, True
         sending.address, sending.locale, sending.zone = snapshot.address, snapshot.locale, snapshot.time_zone
         return True
@@ -198,6 +218,7 @@ class WithoutRedis:
         known.epoch.ask(trip)
         *replies, epoch = await trip.execute()
         known.epoch.check(epoch)
+        self._heard_s = self._clock.steady_s()
         written = [self._written(note.bid.claim_key, reply) for note, reply in zip(some, replies, strict=True)]
         await self._mark([one for one in written if one is not None])
 
@@ -244,6 +265,11 @@ def _may(delivery: Delivery, policy: TemplatePolicy) -> bool:
     is_urgent = delivery.priority is Priority.TRANSACTIONAL and delivery.channel is not Channel.INAPP
     opted_in = policy.when_redis_is_down is WhenRedisIsDown.SEND
     return is_urgent and opted_in and not digests.is_gathered(delivery, policy)
+
+
+def _is_later(bid: Bid, known: Bid | Entry) -> bool:
+    """Whether this bid wants to make a later call than that."""
+    return (bid.generation, bid.record_call) > (known.generation, known.record_call)
 
 
 def _entry(bid: Bid, verdict: VerdictClass) -> Entry:

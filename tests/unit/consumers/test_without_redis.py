@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from consumers.lane_worker import LaneWorker
 from consumers.limits import Rate, Token
 from consumers.local_rate import LocalTokens
 from schemas import keys, metrics
+from schemas.errors import StoreDown
 from schemas.messages import Channel, Delivery, EventKind, Priority, Snapshot
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import WhenRedisIsDown
@@ -52,6 +53,7 @@ class Watched(dict[bytes, claims.Entry]):
 
 
 Start = Callable[[], LaneWorker]
+Stuck = Callable[..., Awaitable[tuple[asyncio.Event, asyncio.Task[list[Answer]]]]]
 
 
 @pytest.fixture
@@ -77,9 +79,10 @@ def code(event_id: str = "order-1", **changes: Any) -> Delivery:
 async def away(bench: SenderBench, worker: LaneWorker, *sent: Delivery, log_is_away: bool = False) -> list[Answer]:
     """What becomes of them once Redis has been away for long enough."""
     bench.trips.down = True
-    assert all(isinstance(one, Defer) for one in await hand(bench, worker, *sent)), "a moment's trouble is waited out"
+    first = sent or [code("the first to notice")]
+    assert all(isinstance(one, Defer) for one in await hand(bench, worker, *first)), "a moment's trouble is waited out"
     bench.clock.advance(2_000)
-    return await hand(bench, worker, *sent, log_is_away=log_is_away)
+    return await hand(bench, worker, *sent, log_is_away=log_is_away) if sent else []
 
 
 async def hand(bench: SenderBench, worker: LaneWorker, *sent: Delivery, log_is_away: bool = False) -> list[Answer]:
@@ -225,6 +228,108 @@ async def test_two_copies_that_come_together_make_one_call(bench: SenderBench, s
     first, second = await away(bench, start(), code(), code())
     assert sorted([type(first).__name__, type(second).__name__]) == ["Defer", "Done"]
     assert len(bench.provider.calls) == 1
+
+
+class TestAnAnswerThatNeverComes:
+    """Redis swallows what a copy asks: that it is away is known seconds later than to others of the same worker."""
+
+    @pytest.fixture
+    def stuck(self, bench: SenderBench, monkeypatch: pytest.MonkeyPatch) -> Stuck:
+        """Hands a copy of a code to a worker. Its trip fails once the event is set that comes with its answer."""
+
+        async def swallow(worker: LaneWorker, offset: int = 35) -> tuple[asyncio.Event, asyncio.Task[list[Answer]]]:
+            asked, failed, begin = asyncio.Event(), asyncio.Event(), bench.trips.begin
+
+            async def execute() -> list[Any]:
+                asked.set()
+                await failed.wait()
+                raise StoreDown("no answer")
+
+            def begin_stuck() -> Any:
+                monkeypatch.setattr(bench.trips, "begin", begin)
+                trip = begin()
+                monkeypatch.setattr(trip, "execute", execute)
+                return trip
+
+            monkeypatch.setattr(bench.trips, "begin", begin_stuck)
+            copy = asyncio.create_task(hand(bench, worker, code(offset=offset)))
+            await asked.wait()
+            return failed, copy
+
+        return swallow
+
+    @pytest.fixture
+    async def worker(self, bench: SenderBench, start: Start) -> LaneWorker:
+        """Redis has been away for long enough."""
+        worker = start()
+        await away(bench, worker)
+        return worker
+
+    @pytest.mark.parametrize(("offset", "told"), [(35, []), (36, [("suppressed", "duplicate_of")])])
+    async def test_what_was_called_meanwhile_is_not_called_again(
+        self,
+        bench: SenderBench,
+        worker: LaneWorker,
+        stuck: Stuck,
+        offset: int,
+        told: list[tuple[str, str]],
+    ) -> None:
+        failed, copy = await stuck(worker, offset)
+        (sent,) = await hand(bench, worker, code())
+        assert shown(sent)[-1] == ("sent", "")
+        failed.set()
+        assert [shown(answer) for answer in await copy] == [told]
+        assert len(bench.provider.calls) == 1
+
+    async def test_nor_what_was_called_without_redis_and_is_claimed_by_now(
+        self, bench: SenderBench, worker: LaneWorker, stuck: Stuck
+    ) -> None:
+        written = asyncio.Event()
+        bench.claims.entries = Watched(written)
+        failed, copy = await stuck(worker)
+        await hand(bench, worker, code())
+        bench.trips.down = False
+        async with asyncio.timeout(10):
+            await written.wait()
+        failed.set()
+        (answer,) = await copy
+        assert isinstance(answer, Defer) and len(bench.provider.calls) == 1
+
+    async def test_redis_that_answers_others_is_not_away(self, bench: SenderBench, start: Start, stuck: Stuck) -> None:
+        worker = start()
+        failed, copy = await stuck(worker)
+        bench.clock.advance(5_000)
+        (sent,) = await hand(bench, worker, code())
+        assert shown(sent) == [("sent", "")]
+        failed.set()
+        (answer,) = await copy
+        assert isinstance(answer, Defer) and len(bench.provider.calls) == 1
+
+
+async def test_what_failed_for_good_is_not_called_again_while_its_end_waits_for_redis(
+    bench: SenderBench, start: Start
+) -> None:
+    bench.provider.script = [Outcome(Kind.DROP, detail="status 400")]
+    called = asyncio.Event()
+
+    async def gap(name: str) -> None:
+        if name == "after_send":
+            called.set()
+
+    bench.gap = gap
+    worker = start()
+    await away(bench, worker)
+    ending = asyncio.create_task(hand(bench, worker, code()))
+    async with asyncio.timeout(10):
+        await called.wait()
+    for is_down in (True, False):
+        bench.trips.down = is_down
+        (copy,) = await hand(bench, worker, code())
+        assert isinstance(copy, Defer)
+    (answer,) = await ending
+    assert shown(answer) == [("failed", "refused_by_provider")]
+    (copy,) = await hand(bench, worker, code())
+    assert isinstance(copy, Done) and len(bench.provider.calls) == 1
 
 
 async def test_a_provider_that_is_unwell_is_tried_again_without_redis_as_well(bench: SenderBench, start: Start) -> None:

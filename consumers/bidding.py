@@ -113,7 +113,7 @@ class Bidder:
         again: list[Sending] = []
         began_s = self._clock.steady_s()
         try:
-            answers, now_ms = await self._ask(chosen, server.latest_ms(began_s))
+            answers, now_ms = await self._ask(chosen, self._standby.number(seat), server.latest_ms(began_s))
             for sending, answer in zip(chosen, answers, strict=True):
                 sending.lease_until_s = began_s + self._options.lease_s
                 try:
@@ -130,7 +130,7 @@ class Bidder:
         await self._give_back([sending for sending in again if sending.claim is not None])
         return again
 
-    async def _ask(self, chosen: Sequence[Sending], server_ms: int) -> tuple[list[_Answered], int]:
+    async def _ask(self, chosen: Sequence[Sending], seat: int, server_ms: int) -> tuple[list[_Answered], int]:
         """What was answered to each, and the clock that leases run by. Raises StoreDown."""
         known = self._stores
         trip = known.trips.begin()
@@ -138,12 +138,12 @@ class Bidder:
         for sending in chosen:
             bid, delivery, entry = sending.bid, sending.delivery, None
             if sending.is_first:
-                entry = known.claims.ask_first(trip, bid, server_ms)
+                entry = known.claims.ask_first(trip, bid, server_ms, seat)
                 token = entry.token
                 known.claims.ask_version(trip, bid)
                 known.claims.ask_cancelled(trip, bid)
             else:
-                token = known.claims.ask_take(trip, bid, sending.version, sending.cancelled)
+                token = known.claims.ask_take(trip, bid, sending.version, sending.cancelled, seat)
             known.suppressions.ask(trip, delivery.tenant, delivery.channel, sending.address)
             asked.append(_Asked(entry, self._guards.ask(trip, sending, token)))
         watched = [sending for sending in chosen if is_watched(sending.delivery)]

@@ -1,7 +1,8 @@
 -- The packed claim. consumers/claims.py reads the same layout and writes the first claim of a delivery itself;
 -- claim_settle.lua and claim_mark.lua change it in place.
 --   flags 1 (bit 0 published, bit 1 given back, bits 2-3 verdict: 0 none, 1 sent, 2 waiting, 3 ended,
---   bits 4-5 takeovers), generation 1, record call 2, lease end 6 (ms, this server's TIME), token 4,
+--   bits 4-5 takeovers), generation 1, record call 2, lease end 6 (ms, this server's TIME),
+--   token 4 (the last byte: the number of the provider that is called),
 --   address (13 bytes of a single, 7 of a recipient), verdict as the worker stored it (cut off once published).
 -- The number of the call is record call + takeovers. Up to 28 bytes fit the allocator's 48-byte class.
 local HEADER = '>I1I1I2I6c4'

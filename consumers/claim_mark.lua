@@ -12,7 +12,7 @@ if ARGV[2] == 'P' then
 else
   if verdict > 0 then return 0 end
   local given_back = flags % 4 < 2 and flags + 2 or flags
-  raw = string.char(given_back) .. string.sub(raw, 2, 4) .. '\0\0\0\0\0\0' .. string.sub(raw, 11, body)
+  raw = string.char(given_back) .. string.sub(raw, 2, body)
 end
 redis.call('SET', KEYS[1], raw, 'EX', ARGV[3])
 return 1

@@ -26,6 +26,7 @@ SETTLE = script_beside(__file__, "claim_settle.lua")
 MARK = script_beside(__file__, "claim_mark.lua")
 
 TOKEN_BYTES = 4
+"""The last one is the number of the provider that the holder calls, in the order of the settings."""
 MAX_TAKEOVERS = 3
 """The third takeover makes no call any more: the delivery kills its workers."""
 NUMBERS_MAX = (255, 65_535 - MAX_TAKEOVERS)
@@ -80,6 +81,11 @@ class Entry(NamedTuple):
     @property
     def call(self) -> int:
         return self.record_call + self.takeovers
+
+    @property
+    def seat(self) -> int:
+        """The number of the provider that its call goes to."""
+        return self.token[-1]
 
     def is_open(self) -> bool:
         """Neither settled nor given back: a call is under way, or its worker died."""
@@ -141,8 +147,9 @@ class Claims(Protocol):
         """The claim as it is, and whether the intent was cancelled."""
         ...
 
-    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int, seat: int = 0) -> Entry:
         """Asks for a claim that nobody had yet; gives the entry that is then ours. server_ms: now, as `read_now` says.
+        seat: the number of the provider to be called.
 
         Whoever gets it must look after it, in the same trip, at the version and the cancel flag: what is answered
         before the claim must stop the call.
@@ -163,7 +170,7 @@ class Claims(Protocol):
 
     def read_cancelled(self, reply: Any) -> bool: ...
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool, seat: int = 0) -> bytes:
         """Asks for any claim, if the profile and the cancel flag are still those that were seen. The token that it
         then has.
         """
@@ -247,8 +254,8 @@ class RedisClaims:
         raw, cancelled = reply
         return None if raw is None else unpacked_entry(raw), cancelled is not None
 
-    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
-        token, lease_end_ms = self._rng.randbytes(TOKEN_BYTES), server_ms + self._lease_ms
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int, seat: int = 0) -> Entry:
+        token, lease_end_ms = self._token(seat), server_ms + self._lease_ms
         high, low = lease_end_ms >> 32, lease_end_ms & 0xFFFFFFFF
         raw = _HEADER.pack(0, bid.generation, bid.record_call, high, low, token) + bid.address
         trip.execute_command("SET", bid.claim_key, raw, "EX", self._keep_s, "NX", "GET")
@@ -271,24 +278,29 @@ class RedisClaims:
     def read_cancelled(self, reply: Any) -> bool:
         return bool(reply)
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
-        return self._run_take(trip, bid, (version_seen, int(cancelled_seen)), _UNSETTLED, b"")
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool, seat: int = 0) -> bytes:
+        token = self._token(seat)
+        self._run_take(trip, bid, token, (version_seen, int(cancelled_seen)), _UNSETTLED, b"")
+        return token
 
     def read_take(self, reply: Any) -> Taken:
         return Taken(Answer(reply[:1]), unpacked_entry(reply[1:]) if len(reply) > 1 else None)
 
     def ask_end(self, trip: Trip, bid: Bid, verdict: VerdictClass, detail: bytes) -> None:
-        self._run_take(trip, bid, (0, 0), verdict, detail)
+        self._run_take(trip, bid, self._token(0), (0, 0), verdict, detail)
 
     def read_end(self, reply: Any) -> Taken:
         return self.read_take(reply)
 
-    def _run_take(self, trip: Trip, bid: Bid, seen: tuple[int, int], verdict: VerdictClass, detail: bytes) -> bytes:
-        token = self._rng.randbytes(TOKEN_BYTES)
+    def _token(self, seat: int) -> bytes:
+        return self._rng.randbytes(TOKEN_BYTES - 1) + bytes((seat,))
+
+    def _run_take(
+        self, trip: Trip, bid: Bid, token: bytes, seen: tuple[int, int], verdict: VerdictClass, detail: bytes
+    ) -> None:
         touched = (bid.claim_key, bid.profile_key, bid.cancel_key)
         numbers = (bid.generation, bid.record_call, token, self._lease_ms, self._keep_s)
         trip.run(TAKE, touched, bid.address, *numbers, *seen, int(bid.forced), int(verdict), detail)
-        return token
 
     def ask_settle(
         self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes

@@ -87,7 +87,8 @@ class LaneWorker:
         news = [one for seat in seats for one in (seat.breaker, seat.throttle)]
         self._settling = Settling(stores, guards, news, tally, settle_options, gap)
         local = [without_redis.local(seat, tokens) for seat, tokens in zip(seats, alone, strict=False)]
-        self._away = WithoutRedis(stores, local, rules.policies, clock, AwayOptions(lease_s=options.lease_s))
+        away = AwayOptions(lease_s=options.lease_s, stay_ms=options.stay_ms)
+        self._away = WithoutRedis(stores, local, rules.policies, clock, away)
         self._teller = Teller(
             Announcer(topics, letters.letter, rules.served), self._settling, ids, clock, tally, self._away, options
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from consumers import send_checks
@@ -110,7 +111,15 @@ class Looker:
         sending.is_first = entry is None
         sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
         sending.lapsed_now = entry is not None and entry.is_open()
+        if entry is not None and sending.lapsed:
+            self._doubt(sending, entry, now_ms)
         return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), cancelled))
+
+    def _doubt(self, sending: Sending, entry: Entry, now_ms: int) -> None:
+        """Nobody heard of the calls before: from here on the delivery says so itself, and where the last one went."""
+        name = self._seats[entry.seat].provider.name if entry.seat < len(self._seats) else ""
+        since_ms = self._clock.now_ms() - max(0, now_ms - entry.lease_end_ms)
+        sending.delivery = replace(sending.delivery, doubted_at=name, doubted_at_ms=since_ms)
 
     def _is_wanted(self, sending: Sending, seen: Seen) -> bool:
         delivery = sending.delivery

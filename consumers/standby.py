@@ -2,8 +2,8 @@
 
 The first one in the settings; a small share goes to the second always, so that it is known to be well on the day it
 is needed. When the first is open, paused or held, the second gets all. A delivery keeps to its provider by its key,
-so that whoever takes over the call of a dead worker repeats it where the provider can tell by the key; for the same
-reason a call in doubt is repeated at the provider that has it, for a while, though it may be away.
+and a call in doubt is repeated at the provider that has it, which alone can tell by the key, for a while, though it
+may be away: one whose answer was lost, and one of a dead worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from consumers import throttles
+from consumers import send_checks, throttles, wishes
 from consumers.breaker import Gate
 from consumers.send_checks import Wait
 from consumers.sending import Health, Seat, Sending, WorkerOptions
@@ -58,6 +58,10 @@ class Standby:
                 placed[found].append(sending)
         return [(self._seats[number], there) for number, there in enumerate(placed) if there]
 
+    def number(self, seat: Seat) -> int:
+        """Its place in the settings' order, by which claims name it."""
+        return self._numbers[seat.provider.name]
+
     async def _probes(self, number: int, ready: Sequence[Sending]) -> list[Sending]:
         """Those whose calls test whether an open breaker's provider is back, though another one may be well."""
         able = [sending for sending in ready if self._called_before(sending) in (None, number)]
@@ -89,14 +93,14 @@ class Standby:
         return usual
 
     def _called_before(self, sending: Sending) -> int | None:
-        """The seat of the provider that has a call of it in doubt: it alone can tell the repeat by the key.
+        """The seat of the provider that has a call of it in doubt; None: any will do, also where it is none of ours.
 
-        After a while, or when it is no longer one of ours, a late message is worse than one that may come twice.
+        One that must not be repeated ends at its claim, whoever is well.
         """
-        delivery = sending.delivery
-        if not delivery.doubted_at or self._clock.now_ms() - delivery.doubted_at_ms > self._options.stay_ms:
+        if wishes.is_in_doubt(sending):
             return None
-        return self._numbers.get(delivery.doubted_at)
+        name = send_checks.doubted_at(sending.delivery, self._options.stay_ms, self._clock.now_ms())
+        return self._numbers.get(name)
 
     def _is_drawn(self, sending: Sending) -> bool:
         return zlib.crc32(sending.bid.delivery_key.encode()) < self._drawn_below

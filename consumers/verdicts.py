@@ -144,7 +144,7 @@ class Announcer:
         """Its age counts from now: its claims were asked just before, so they know of every call so far."""
         call, released_at_ms = _next_call(delivery, verdict, numbers), max(delivery.released_at_ms, verdict.at_ms)
         later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1, released_at_ms=released_at_ms)
-        if verdict.is_unknown:
+        if verdict.is_unknown or (numbers.lapsed and not delivery.doubted_at_ms):
             later = replace(later, doubted_at=verdict.provider, doubted_at_ms=verdict.at_ms)
         if verdict.kind is EventKind.HELD:
             held = Held(delivery.tenant, verdict.until_ms, verdict.reason, later.hop, verdict.at_ms, delivery=later)

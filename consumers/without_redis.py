@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from consumers import digests, verdicts
+from consumers import digests, send_checks, verdicts
 from consumers.breaker import Gate
 from consumers.claims import Answer, Bid, Entry, Taken, VerdictClass
 from consumers.local_rate import LocalTokens
@@ -38,6 +38,7 @@ AT_ONCE = 200
 class AwayOptions:
     """after_s: how long Redis must have been away: a moment's trouble is waited out. fresh_ms: nobody goes by an older
     snapshot. kept: calls whose claims are to be written; with so many everything waits again. lease_s: as of claims.
+    stay_ms: how long a call in doubt is repeated at its own provider only.
     write_every_s: how often it is tried to write them while nothing comes in the lane.
     """
 
@@ -45,6 +46,7 @@ class AwayOptions:
     fresh_ms: int = 300_000
     kept: int = 10_000
     lease_s: float = 30.0
+    stay_ms: int = 600_000
     write_every_s: float = 1.0
 
 
@@ -200,15 +202,21 @@ class WithoutRedis:
         policy = self._policies.get(delivery.template)
         if snapshot is None or policy is None or not _may(delivery, policy):
             return False
-        is_fresh = self._clock.now_ms() - snapshot.at_ms < self._options.fresh_ms
+        now_ms = self._clock.now_ms()
+        is_fresh = now_ms - snapshot.at_ms < self._options.fresh_ms
         has_room = len(self._notes) + len(self._begun) < self._options.kept
         key = sending.bid.claim_key
-        if not is_fresh or not has_room or key in self._begun:
+        if not is_fresh or not has_room or key in self._begun or self._is_tied(delivery, now_ms):
             return False
         self._begun[key] = sending
         sending.policy, sending.is_alone = policy, True
         sending.address, sending.locale, sending.zone = snapshot.address, snapshot.locale, snapshot.time_zone
         return True
+
+    def _is_tied(self, delivery: Delivery, now_ms: int) -> bool:
+        """Whether a call of it is in doubt at another of the providers than the one that is called now."""
+        name = send_checks.doubted_at(delivery, self._options.stay_ms, now_ms)
+        return any(seat.provider.name == name for seat in self._seats if seat is not self.seat())
 
     async def _write(self, some: Sequence[_Note]) -> None:
         known = self._stores

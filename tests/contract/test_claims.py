@@ -221,6 +221,18 @@ async def test_a_lapsed_lease_is_taken_over_with_the_next_call_number_and_counte
         assert (answer.entry.call, answer.entry.takeovers) == (1 + takeovers, takeovers)
 
 
+async def test_a_claim_names_the_provider_that_its_holder_calls_and_when_the_lease_ends_also_given_back(
+    bench: Bench, bid: Bid
+) -> None:
+    taken = bench.claims.read_take(await one(bench, "take", bid, 0, False, 3))
+    assert taken.entry is not None and taken.entry.seat == 3
+    await one(bench, "give_back", bid, taken.entry.token)
+    given_back = await entry_of(bench, bid)
+    assert (given_back.seat, given_back.lease_end_ms) == (3, taken.entry.lease_end_ms)
+    other = bid._replace(claim_key=bid.claim_key + b"-other")
+    assert bench.claims.ask_first(bench.trips.begin(), other, 0, 2).seat == 2
+
+
 async def test_a_claim_given_back_is_no_takeover_and_keeps_its_numbers(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
     await bench.lapse(bid)

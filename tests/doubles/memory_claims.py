@@ -36,8 +36,8 @@ class MemoryClaims:
         assert entry is None or isinstance(entry, Entry)
         return entry, cancelled
 
-    def ask_first(self, trip: Trip, bid: Bid, server_ms: int) -> Entry:
-        mine = self.fresh(bid)._replace(lease_end_ms=server_ms + self._lease_ms)
+    def ask_first(self, trip: Trip, bid: Bid, server_ms: int, seat: int = 0) -> Entry:
+        mine = self.fresh(bid, seat)._replace(lease_end_ms=server_ms + self._lease_ms)
 
         def set_first() -> Entry | None:
             there = self.entries.get(bid.claim_key)
@@ -64,8 +64,8 @@ class MemoryClaims:
     def read_cancelled(self, reply: Any) -> bool:
         return bool(reply)
 
-    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool) -> bytes:
-        mine = self.fresh(bid)
+    def ask_take(self, trip: Trip, bid: Bid, version_seen: int, cancelled_seen: bool, seat: int = 0) -> bytes:
+        mine = self.fresh(bid, seat)
         _later(trip, lambda: self._take(bid, (version_seen, cancelled_seen), mine))
         return mine.token
 
@@ -112,7 +112,7 @@ class MemoryClaims:
         """The bid has won."""
         self.entries[bid.claim_key] = mine
 
-    def fresh(self, bid: Bid) -> Entry:
+    def fresh(self, bid: Bid, seat: int = 0) -> Entry:
         """A claim for this bid, as its next holder would have it."""
         self._tokens += 1
         return Entry(
@@ -123,7 +123,7 @@ class MemoryClaims:
             record_call=bid.record_call,
             takeovers=0,
             lease_end_ms=self._clock.now_ms() + self._lease_ms,
-            token=self._tokens.to_bytes(4, "big"),
+            token=self._tokens.to_bytes(3, "big") + bytes((seat,)),
             address=bid.address,
             detail=b"",
         )
@@ -151,7 +151,7 @@ class MemoryClaims:
         entry = self.entries.get(bid.claim_key)
         if entry is None or entry.token != token or entry.verdict is not VerdictClass.NONE:
             return 0
-        self.entries[bid.claim_key] = entry._replace(given_back=True, lease_end_ms=0)
+        self.entries[bid.claim_key] = entry._replace(given_back=True)
         return 1
 
 

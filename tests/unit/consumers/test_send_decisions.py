@@ -332,11 +332,11 @@ class TestClaims:
     ) -> None:
         claim = bench.claims.ask_first
 
-        def another_first(trip: Any, bid: Bid, server_ms: int) -> Entry:
+        def another_first(trip: Any, bid: Bid, *args: Any) -> Entry:
             if not bench.claims.entries:
                 other = bench.claims.fresh(bid)
                 bench.claims.entries[bid.claim_key] = other._replace(lease_end_ms=0) if lapsed else other
-            return claim(trip, bid, server_ms)
+            return claim(trip, bid, *args)
 
         bench.claims.ask_first = another_first  # type: ignore[method-assign]
         (answer,) = await bench.send(deliveries.single())

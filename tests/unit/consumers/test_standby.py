@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from consumers.throttles import LANE
 from schemas import keys, stores
 from schemas.messages import Delivery
 from schemas.outcomes import Kind, Outcome, Scope
+from schemas.policies import OnUnknown
 from tests.doubles import deliveries
 from tests.doubles.sender_bench import SecondProvider, SenderBench, deferred_ms, done, events, next_delivery, shown
 
@@ -172,6 +174,70 @@ class TestCallsInDoubt:
         bench.breaker.state, bench.breaker.probes = State(Gate.HALF_OPEN), 3
         (answer,) = await bench.send(other)
         assert shown(answer) == [("sent", "")] and calls(bench, second) == (0, 1), "a probe of its own provider only"
+
+
+class TestCallsOfDeadWorkers:
+    """Their claims name the provider that they had called, or were about to."""
+
+    @pytest.mark.parametrize("away", [0, 1], ids=["first", "second"])
+    async def test_are_repeated_where_they_were_made_whoever_is_well_by_then(
+        self, bench: SenderBench, second: SecondProvider, away: int
+    ) -> None:
+        breakers = (bench.breaker, second.still)
+        breakers[1 - away].state = DOWN
+        await bench.die(deliveries.single(), "after_send")
+        breakers[1 - away].state, breakers[away].state = CLOSED, DOWN
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("possible_duplicate", ""), ("retrying", "provider_down")]
+        breakers[away].state = CLOSED
+        (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+        assert shown(answer)[-1] == ("sent", "")
+        assert calls(bench, second) == ((2, 0) if away == 0 else (0, 2))
+
+    async def test_but_not_for_longer_than_ten_minutes(self, bench: SenderBench, second: SecondProvider) -> None:
+        await bench.die(deliveries.single(), "after_send")
+        bench.breaker.state = DOWN
+        bench.clock.advance(600_001)
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer)[-1] == ("sent", "") and calls(bench, second) == (1, 1)
+
+    async def test_nor_is_one_waited_with_that_is_never_repeated(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        bench.policy = replace(bench.policy, on_unknown=OnUnknown.RISK_LOSS)
+        await bench.die(deliveries.single(), "after_send")
+        bench.breaker.state = DOWN
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer)[-1] == ("unconfirmed", "unknown_outcome") and calls(bench, second) == (1, 0)
+
+    async def test_a_claim_that_was_taken_over_and_given_back_names_it_still(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        await bench.die(deliveries.single(), "after_send")
+
+        async def opens(name: str) -> None:
+            bench.breaker.is_open = name == "after_claim"
+
+        bench.gap = opens
+        (answer,) = await bench.send(deliveries.single())
+        assert deferred_ms(answer, bench.clock) == 0
+        bench.gap, bench.breaker.state = None, DOWN
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer)[-1] == ("retrying", "provider_down") and calls(bench, second) == (1, 0)
+
+    @pytest.mark.parametrize("is_told_again", [False, True])
+    async def test_stay_in_doubt_while_the_delivery_is_tried_further(
+        self, bench: SenderBench, second: SecondProvider, is_told_again: bool
+    ) -> None:
+        await bench.die(deliveries.single(), "after_send")
+        bench.provider.script = [Outcome(Kind.RETRY, detail="503")]
+        if is_told_again:
+            await bench.die(deliveries.single(), "after_settle")
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("possible_duplicate", ""), ("retrying", "provider_error")]
+        bench.breaker.state = DOWN
+        (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+        assert shown(answer)[-1] == ("retrying", "provider_down") and calls(bench, second) == (2, 0)
 
 
 async def test_what_a_wrong_setting_kept_over_a_weekend_is_sent_when_it_was_mended(bench: SenderBench) -> None:

@@ -23,7 +23,7 @@ from schemas.policies import WhenRedisIsDown
 from schemas.records import Answer, Defer, Done, Record
 from tests.doubles import deliveries
 from tests.doubles.manual_clock import START_MS
-from tests.doubles.sender_bench import SenderBench, done, events, next_delivery, shown
+from tests.doubles.sender_bench import SecondProvider, SenderBench, done, events, next_delivery, shown
 
 NUMBER = "+4930123456"
 
@@ -228,6 +228,17 @@ async def test_two_copies_that_come_together_make_one_call(bench: SenderBench, s
     first, second = await away(bench, start(), code(), code())
     assert sorted([type(first).__name__, type(second).__name__]) == ["Defer", "Done"]
     assert len(bench.provider.calls) == 1
+
+
+async def test_a_call_in_doubt_is_not_repeated_at_another_provider(bench: SenderBench, start: Start) -> None:
+    doubt = {"doubted_at": "second", "doubted_at_ms": bench.clock.now_ms()}
+    bench.others, bench.alone = [SecondProvider()], bench.alone * 2
+    worker = start()
+    (waits,) = await away(bench, worker, code(**doubt))
+    assert isinstance(waits, Defer) and bench.provider.calls == []
+    bench.clock.advance(600_001)
+    (answer,) = await hand(bench, worker, code(**doubt, snapshot=Snapshot(bench.clock.now_ms(), NUMBER)))
+    assert shown(answer)[-1] == ("sent", "")
 
 
 class TestAnAnswerThatNeverComes:

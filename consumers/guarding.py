@@ -12,10 +12,10 @@ from typing import Any
 
 from consumers import claims, digests, lookalikes
 from consumers.caps import Cap, CapRules, Caps
-from consumers.lookalikes import InTheWay, Lookalikes, Mentions
+from consumers.lookalikes import InTheWay, Lookalikes, Mark, Mentions
 from consumers.send_checks import Wait
 from consumers.sending import Sending
-from consumers.verdicts import WAITS, Verdict
+from consumers.verdicts import Verdict
 from schemas import keys, metrics
 from schemas.clock import Clock
 from schemas.messages import EventKind
@@ -91,7 +91,9 @@ class Guards:
         mark = sending.mark
         if is_sent and mark is not None and (mark.is_forced or sending.delivery.call > 1):
             self._marks.ask_sent(trip, mark)  # else it is as old as this call
-        goes_on = verdict.called and verdict.kind in WAITS
+        goes_on = (
+            verdict.called and verdict.kind is EventKind.RETRYING
+        )  # in hold somebody may end it, and no sender sees
         if not is_sent and not goes_on:
             self._withdraw(trip, sending, token)
 
@@ -101,9 +103,18 @@ class Guards:
             self._caps.ask_settle(trip, sending.bid.claim_key, token, sending.place, is_sent=False)
         self._withdraw(trip, sending, token)
 
+    def left(self, sending: Sending) -> Mark | None:
+        """The mark that its calls so far have left, all of them certainly not taken; None: nothing is to take back."""
+        if sending.delivery.call == 1 or not sending.seen_token or sending.policy is None or _may_have_gone(sending):
+            return None
+        return lookalikes.mark_of(sending.delivery, sending.policy, sending.bid.address, self._mentions)
+
+    def ask_left(self, trip: Trip, sending: Sending, mark: Mark) -> None:
+        """Takes back what was left, if nobody has claimed it since the look."""
+        self._marks.ask_withdraw(trip, sending.bid.claim_key, sending.seen_token, mark)
+
     def _withdraw(self, trip: Trip, sending: Sending, token: bytes) -> None:
-        """Not where an earlier call or another device may have brought the message all the same."""
-        if sending.mark is not None and not sending.lapsed and not sending.delivery.siblings:
+        if sending.mark is not None and not _may_have_gone(sending):
             self._marks.ask_withdraw(trip, sending.bid.claim_key, token, sending.mark)
 
     def _held(self, sending: Sending, other: InTheWay) -> Verdict:
@@ -123,3 +134,11 @@ class Guards:
         kind = full.kind.removeprefix("/") if full.kind.startswith("/") else f"{full.kind} messages"
         day_ends_ms = self._rules.day_ends_ms(delivery.tenant, sending.zone, now_ms)
         return digests.over_cap(delivery, sending.known_policy(), day_ends_ms, f"{full.most} a day of {kind}", now_ms)
+
+
+def _may_have_gone(sending: Sending) -> bool:
+    """Whether an earlier call, another device or an earlier channel may have brought the message all the same, or what
+    was sent before a redrive.
+    """
+    delivery = sending.delivery
+    return bool(sending.lapsed or delivery.doubted_at_ms or delivery.siblings or delivery.generation)

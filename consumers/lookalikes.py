@@ -1,8 +1,9 @@
 """Look-alikes: a second message of the same template to the same user within ten minutes, by another intent.
 
 Mostly somebody's mistake (a job run twice under new keys), so it is held and a person decides. Whoever claims a
-delivery leaves a mark; another intent that finds the mark is in the wrong. A mark under which nothing was sent is
-taken back. `content_check` of the template says what makes two messages alike, or that nothing does.
+delivery leaves a mark; another intent that finds the mark is in the wrong. A mark under which certainly nothing was
+sent is taken back when the delivery ends or goes into hold. `content_check` of the template says what makes two
+messages alike, or that nothing does.
 """
 
 from __future__ import annotations

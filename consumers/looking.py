@@ -109,6 +109,7 @@ class Looker:
             return False
         sending.policy = send_checks.policy_of(self._policies, sending.delivery)
         sending.is_first = entry is None
+        sending.seen_token = b"" if entry is None else entry.token
         sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
         sending.lapsed_now = entry is not None and entry.is_open()
         if entry is not None and sending.lapsed:

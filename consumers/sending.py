@@ -99,8 +99,9 @@ class WorkerOptions:
 class Sending:
     """What is known of one delivery so far; each step fills its part.
 
-    is_first: nobody had claimed it at the look. address, locale, zone: where it goes, in which language, and by whose
-    clock. lapsed: calls of earlier holders that nobody heard of; lapsed_now: the last of them was not taken over yet.
+    is_first: nobody had claimed it at the look; seen_token: else the token of its claim then. address, locale, zone:
+    where it goes, in which language, and by whose clock. lapsed: calls of earlier holders that nobody heard of;
+    lapsed_now: the last of them was not taken over yet.
     claim, lease_until_s (steady): once the claim is ours.
     is_ending: its end without a call is on the way into the claim, or its fallback is asked for. standing: whether
     another channel has taken its place. is_alone: called without Redis, under a claim that only this process knows of.
@@ -113,6 +114,7 @@ class Sending:
     bid: Bid
     policy: TemplatePolicy | None = None
     is_first: bool = False
+    seen_token: bytes = b""
     version: int = 0
     cancelled: bool = False
     lapsed: range = range(0)

@@ -17,6 +17,7 @@ from consumers import soft_bounces, verdicts
 from consumers.claims import Bid, Settled, Taken
 from consumers.fallbacks import Found, Question
 from consumers.guarding import Guards
+from consumers.lookalikes import Mark
 from consumers.sending import Sending, Stores
 from consumers.tally import Tally
 from consumers.verdicts import Verdict
@@ -81,13 +82,24 @@ class News(Protocol):
         ...
 
 
+class _Left(NamedTuple):
+    """The mark that a delivery leaves no longer, and what is done then."""
+
+    sending: Sending
+    mark: Mark
+    then: Callable[[], None]
+
+
 class _Load(NamedTuple):
-    """What one trip writes: verdicts, what is asked about fallbacks, marks of what is published, claims given back."""
+    """What one trip writes: verdicts, what is asked about fallbacks, marks of what is published, claims given back,
+    what look-alikes are known by taken back.
+    """
 
     batch: list[Settlement]
     asked: Sequence[_Asked]
     marks: Sequence[tuple[Bid, bytes]]
     returned: Sequence[tuple[Sending, bytes, Callable[[], None]]]
+    left: Sequence[_Left]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,7 @@ class Settling:
         self._asked: list[_Asked] = []
         self._published: list[tuple[Bid, bytes]] = []
         self._given_back: list[tuple[Sending, bytes, Callable[[], None]]] = []
+        self._left: list[_Left] = []
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -145,6 +158,17 @@ class Settling:
     def give_back(self, sending: Sending, token: bytes, then: Callable[[], None]) -> None:
         """No call is made under its claim, the one of this token; `then` is called once others can have it."""
         self._given_back.append((sending, token, then))
+        self._wake()
+
+    def take_back(self, sending: Sending, then: Callable[[], None]) -> None:
+        """It ends or is held without a claim of its own: what its earlier calls have left goes first. `then` is called
+        once nothing is left, mostly at once.
+        """
+        mark = self._guards.left(sending)
+        if mark is None:
+            then()
+            return
+        self._left.append(_Left(sending, mark, then))
         self._wake()
 
     async def run(self, hears: Hears) -> None:
@@ -181,7 +205,7 @@ class Settling:
             self._told(settlement, reply, hears)
         for asked, reply in zip(load.asked, replies[len(load.batch) :], strict=False):
             self._answered(asked, reply)
-        for _, _, then in load.returned:
+        for _, _, then in (*load.returned, *load.left):
             then()
         self._tally.tell()
 
@@ -189,8 +213,8 @@ class Settling:
         """What goes into the next trip."""
         at_most = self._options.at_most
         batch, self._waiting = self._waiting[:at_most], self._waiting[at_most:]
-        load = _Load(batch, self._asked, self._published, self._given_back)
-        self._asked, self._published, self._given_back = [], [], []
+        load = _Load(batch, self._asked, self._published, self._given_back, self._left)
+        self._asked, self._published, self._given_back, self._left = [], [], [], []
         return load
 
     async def _write(self, load: _Load) -> list[Any]:
@@ -232,6 +256,8 @@ class Settling:
         for sending, token, _ in load.returned:
             self._guards.ask_given_back(trip, sending, token)
             store.ask_give_back(trip, sending.bid, token)
+        for sending, mark, _ in load.left:
+            self._guards.ask_left(trip, sending, mark)
         for sending, verdict, _, reference in load.batch:
             if sending.claim is not None:
                 self._guards.ask_settled(trip, sending, sending.claim.token, verdict)

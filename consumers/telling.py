@@ -116,11 +116,9 @@ class Teller:
                 self._settling.give_back(sending, sending.claim.token, partial(self._end, sending, found))
             elif sending.claim is not None:
                 self.settle(sending, found)
-            elif verdicts.could_change(found):
-                sending.is_ending = True
-                self._settling.add(Settlement(sending, found._replace(lapsed_from=sending.lapsed.start), b""))
             else:
-                self._end(sending, found)
+                sending.is_ending = True
+                self._settling.take_back(sending, partial(self._end_unclaimed, sending, found))
         elif sending.claim is not None:
             then = partial(sending.finish, Defer(found.until_ms))
             self._settling.give_back(sending, sending.claim.token, then)
@@ -271,6 +269,13 @@ class Teller:
                 tries=sending.delivery.tries,
             ),
         )
+
+    def _end_unclaimed(self, sending: Sending, found: Verdict) -> None:
+        """What a later look might not come to is kept in the claim first."""
+        if verdicts.could_change(found):
+            self._settling.add(Settlement(sending, found._replace(lapsed_from=sending.lapsed.start), b""))
+        else:
+            self._end(sending, found)
 
     def _end(self, sending: Sending, verdict: Verdict) -> None:
         """Without a claim of its own there is nothing to settle."""

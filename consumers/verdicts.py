@@ -138,13 +138,13 @@ class Announcer:
         if verdict.address_hash:
             yield self._suppression(delivery, verdict)
         if following is not None:
-            yield self._fallback(record, delivery, following, verdict.at_ms)
+            yield self._fallback(record, delivery, following, verdict, numbers)
 
     def _later(self, record: Record, delivery: Delivery, verdict: Verdict, numbers: Numbers) -> Outgoing:
         """Its age counts from now: its claims were asked just before, so they know of every call so far."""
         call, released_at_ms = _next_call(delivery, verdict, numbers), max(delivery.released_at_ms, verdict.at_ms)
         later = replace(delivery, call=call, tries=verdict.tries, hop=delivery.hop + 1, released_at_ms=released_at_ms)
-        if verdict.is_unknown or (numbers.lapsed and not delivery.doubted_at_ms):
+        if verdict.is_unknown or (numbers.lapsed and not delivery.doubted_at):
             later = replace(later, doubted_at=verdict.provider, doubted_at_ms=verdict.at_ms)
         if verdict.kind is EventKind.HELD:
             held = Held(delivery.tenant, verdict.until_ms, verdict.reason, later.hop, verdict.at_ms, delivery=later)
@@ -153,7 +153,11 @@ class Announcer:
         due = (NOT_BEFORE, str(verdict.until_ms).encode())
         return Outgoing(topic, record.key, codec.encode(later), (*_carried(record.headers), due))
 
-    def _fallback(self, record: Record, delivery: Delivery, channel: Channel, now_ms: int) -> Outgoing:
+    def _fallback(
+        self, record: Record, delivery: Delivery, channel: Channel, verdict: Verdict, numbers: Numbers
+    ) -> Outgoing:
+        """It takes along since when the message may be there already; that another channel can tell is not so."""
+        may_have_gone = verdict.is_unknown or numbers.lapsed or delivery.siblings
         other = replace(
             delivery,
             channel=channel,
@@ -165,8 +169,8 @@ class Announcer:
             siblings=(),
             fallback=delivery.fallback[delivery.fallback.index(channel) + 1 :],
             doubted_at="",
-            doubted_at_ms=0,
-            released_at_ms=now_ms,
+            doubted_at_ms=delivery.doubted_at_ms or (verdict.at_ms if may_have_gone else 0),
+            released_at_ms=verdict.at_ms,
             snapshot=None,
         )
         topic = self._topics.lane(channel, delivery.priority)

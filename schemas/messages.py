@@ -212,7 +212,8 @@ class Delivery:
     tries counts calls that count against the limit; generation rises only by a redrive; hop rises with every
     lane, tier or hold it is put into. siblings are the plan's other deliveries ("channel" or "channel/device").
     fallback: channels still to try when this one cannot be reached.
-    doubted_at, doubted_at_ms: the provider of its newest call of which nobody knows what came, and when that was.
+    doubted_at, doubted_at_ms: the provider of its newest call of which nobody knows what came, and when that was; the
+    time alone where the message may have arrived on the channel that this one is the fallback of.
     digest_of: how many messages go out as this one; 0 = it is a message of its own. snapshot: only where the template
     may be sent while Redis is away.
     """

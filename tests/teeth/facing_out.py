@@ -148,8 +148,8 @@ CLAIM = (
         name="forgets who had no address",
         promise=9,
         file="consumers/telling.py",
-        old="            elif verdicts.could_change(found):",
-        new="            elif sending.lapsed:",
+        old="        if verdicts.could_change(found):",
+        new="        if sending.lapsed:",
         test="tests/unit/consumers/test_ends_without_a_call.py"
         "::test_who_got_the_fallback_does_not_get_the_first_channel_as_well_when_all_is_read_again",
         suffers="Who got an email for want of a phone number, and adds one, gets the text message too after a replay.",

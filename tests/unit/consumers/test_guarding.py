@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from consumers.caps import CapRules
+from consumers.claims import bid_for
 from schemas import codec, keys
 from schemas.messages import CampaignOrder, Channel, Delivery, Device, Held
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import ContentCheck, MessageClass, OnUnknown, TemplatePolicy
 from schemas.records import Answer, Defer
 from tests.doubles import deliveries
-from tests.doubles.sender_bench import IDS, SenderBench, done, events, shown
+from tests.doubles.sender_bench import IDS, SenderBench, done, events, next_delivery, shown
 
 SENT, CAPPED = [("sent", "")], [("suppressed", "capped")]
 HELD = [("held", "lookalike")]
@@ -186,6 +188,50 @@ async def pausing(bench: SenderBench, name: str) -> None:
         bench.orders["default", "spring"] = CampaignOrder.PAUSED
 
 
+def following(answer: Answer, topic: str = "") -> Delivery:
+    """What goes on: in a tier, or on another channel."""
+    found = [outgoing for outgoing in done(answer).publish if outgoing.topic.startswith(topic)]
+    return next_delivery(found[-1])
+
+
+def cancelled(bench: SenderBench, delivery: Delivery) -> Delivery:
+    bench.claims.cancelled.add(bid_for(delivery).cancel_key)
+    return delivery
+
+
+def opted_out(bench: SenderBench, delivery: Delivery) -> Delivery:
+    profile = replace(bench.people.profiles["42"], version=2, opt_outs=frozenset({("sms", "*")}))
+    bench.people.write("42", profile)
+    return delivery
+
+
+def expired(bench: SenderBench, delivery: Delivery) -> Delivery:
+    return replace(delivery, expires_at_ms=bench.clock.now_ms())
+
+
+def campaign_paused(bench: SenderBench, delivery: Delivery) -> Delivery:
+    bench.orders["default", delivery.campaign_id] = CampaignOrder.PAUSED
+    return delivery
+
+
+def refused(bench: SenderBench, delivery: Delivery) -> Delivery:
+    bench.provider.script = [Outcome(Kind.DROP)]
+    return delivery
+
+
+def gave_up_for_want_of_time(bench: SenderBench, delivery: Delivery) -> Delivery:
+    bench.provider.script = [Outcome(Kind.RETRY, retry_after_ms=10**12)]
+    return delivery
+
+
+def given_back(bench: SenderBench, delivery: Delivery) -> Delivery:
+    async def opens(name: str) -> None:
+        bench.breaker.is_open = True
+
+    bench.gap = opens
+    return delivery
+
+
 class TestLookalikes:
     @pytest.fixture(autouse=True)
     def checked(self, bench: SenderBench) -> None:
@@ -263,6 +309,85 @@ class TestLookalikes:
     async def test_one_like_a_message_whose_last_try_may_have_arrived_is_held(self, bench: SenderBench) -> None:
         bench.provider.script = [Outcome(Kind.UNKNOWN)]
         assert shown(await one(bench, wish(0, tries=7)))[-1] == ("failed", "tries_used_up")
+        assert shown(await one(bench, wish(1))) == HELD
+
+    @pytest.mark.parametrize("ends", [cancelled, opted_out, expired, campaign_paused])
+    async def test_one_like_a_message_that_was_stopped_after_a_refused_call_goes_out(
+        self, bench: SenderBench, ends: Callable[[SenderBench, Delivery], Delivery]
+    ) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        again = following(await one(bench, deliveries.recipient()))
+        profile = bench.people.profiles["42"]
+        again = ends(bench, again)
+        assert shown(await one(bench, again))[-1][0] in ("cancelled", "suppressed", "expired", "held")
+        bench.people.write("42", replace(profile, version=3))
+        assert shown(await one(bench, wish(1))) == SENT and len(bench.provider.calls) == 2
+
+    async def test_one_like_a_message_whose_next_try_is_an_hour_away_goes_out(self, bench: SenderBench) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY, retry_after_ms=3_600_000)]
+        assert shown(await one(bench, wish(0))) == [("held", "provider_error")]
+        assert shown(await one(bench, wish(1))) == SENT
+
+    async def test_what_another_worker_has_begun_to_send_since_is_not_forgotten(
+        self, bench: SenderBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        again = following(await one(bench, wish(0)))
+        cancelled(bench, again)
+        withdraw = bench.marks.ask_withdraw
+
+        def another_first(trip: Any, *args: Any) -> None:
+            bench.claims.entries[bid_for(again).claim_key] = bench.claims.fresh(bid_for(again))
+            withdraw(trip, *args)
+
+        monkeypatch.setattr(bench.marks, "ask_withdraw", another_first)
+        assert shown(await one(bench, again))[-1][0] == "cancelled"
+        assert shown(await one(bench, wish(1))) == HELD
+
+    @pytest.mark.parametrize("ends", [refused, gave_up_for_want_of_time, given_back, cancelled, opted_out])
+    async def test_one_like_a_message_of_which_an_earlier_call_may_have_arrived_is_held(
+        self, bench: SenderBench, ends: Callable[[SenderBench, Delivery], Delivery]
+    ) -> None:
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        again = following(await one(bench, wish(0)))
+        profile = bench.people.profiles["42"]
+        await bench.send(ends(bench, again))
+        bench.gap, bench.breaker.is_open = None, False
+        bench.people.write("42", replace(profile, version=3))
+        assert shown(await one(bench, wish(1))) == HELD
+
+    async def test_one_like_a_message_that_a_dead_worker_may_have_sent_is_held_however_it_ends(
+        self, bench: SenderBench
+    ) -> None:
+        await died(bench, wish(0))
+        bench.provider.script = [Outcome(Kind.RETRY), Outcome(Kind.DROP)]
+        again = following(await one(bench, wish(0)))
+        assert shown(await one(bench, again))[-1][0] == "failed"
+        assert shown(await one(bench, wish(1))) == HELD
+
+    @pytest.mark.parametrize(
+        ("first", "devices", "then"),
+        [(Kind.DEAD_ADDRESS, 1, SENT), (Kind.UNKNOWN, 1, HELD), (Kind.DEAD_ADDRESS, 2, HELD)],
+        ids=["refused", "in doubt", "on one of two devices"],
+    )
+    async def test_one_like_a_message_that_was_refused_on_its_second_channel_goes_by_what_became_of_the_first(
+        self, bench: SenderBench, first: Kind, devices: int, then: list[tuple[str, str]]
+    ) -> None:
+        names = ("phone", "tablet")[:devices]
+        give_devices(bench, *names)
+        bench.provider.script = [Outcome(first)] * devices + [Outcome(Kind.DROP)]
+        for name in names:
+            siblings = tuple(keys.delivery_suffix(Channel.PUSH, other) for other in names if other != name)
+            pushed = {"channel": Channel.PUSH, "device": name, "siblings": siblings, "fallback": (Channel.EMAIL,)}
+            answer = await one(bench, wish(0, tries=7, **pushed))
+        email = following(answer, topic="email")
+        assert shown(await one(bench, email))[-1][0] == "failed"
+        assert shown(await one(bench, wish(1))) == then
+
+    async def test_a_redrive_that_is_refused_does_not_hide_what_was_sent_before(self, bench: SenderBench) -> None:
+        await bench.send(wish(0))
+        bench.provider.script = [Outcome(Kind.DROP)]
+        await bench.send(replace(wish(0), generation=1, force=True))
         assert shown(await one(bench, wish(1))) == HELD
 
     async def test_a_lookalike_takes_no_place_under_a_cap(self, bench: SenderBench) -> None:

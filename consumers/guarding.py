@@ -91,9 +91,8 @@ class Guards:
         mark = sending.mark
         if is_sent and mark is not None and (mark.is_forced or sending.delivery.call > 1):
             self._marks.ask_sent(trip, mark)  # else it is as old as this call
-        goes_on = (
-            verdict.called and verdict.kind is EventKind.RETRYING
-        )  # in hold somebody may end it, and no sender sees
+        # In hold it may be dropped, and no sender sees that: its mark would be over before its next try in any case.
+        goes_on = verdict.called and verdict.kind is EventKind.RETRYING
         if not is_sent and not goes_on:
             self._withdraw(trip, sending, token)
 

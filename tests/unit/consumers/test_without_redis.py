@@ -166,9 +166,13 @@ async def test_once_redis_is_back_its_claim_is_there_before_anybody_looks_and_a_
     assert len(bench.provider.calls) == 2
 
 
-async def test_a_copy_of_the_record_is_not_sent_while_no_claim_can_say_so(bench: SenderBench, start: Start) -> None:
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_copy_of_the_record_is_not_sent_while_no_claim_can_say_so(
+    bench: SenderBench, start: Start, is_back: bool
+) -> None:
     worker = start()
     await away(bench, worker, code())
+    bench.trips.down = not is_back
     (copy,) = await hand(bench, worker, code())
     assert isinstance(copy, Done) and copy.events == ()
     assert len(bench.provider.calls) == 1

@@ -87,13 +87,6 @@ def obstacle(
     return night or found
 
 
-def doubted_at(delivery: Delivery, stay_ms: int, now_ms: int) -> str:
-    """The provider that has a call of it in doubt, and alone can tell the repeat by the key; "" after stay_ms: then a
-    late message is worse than one that may come twice.
-    """
-    return delivery.doubted_at if now_ms - delivery.doubted_at_ms <= stay_ms else ""
-
-
 def out_of_time(delivery: Delivery, order: CampaignOrder, now_ms: int) -> Verdict | Wait | None:
     """What may change while a delivery waits for its token: asked again just before the call.
 

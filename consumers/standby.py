@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from consumers import send_checks, throttles, wishes
+from consumers import throttles, verdicts, wishes
 from consumers.breaker import Gate
 from consumers.send_checks import Wait
 from consumers.sending import Health, Seat, Sending, WorkerOptions
@@ -99,7 +99,7 @@ class Standby:
         """
         if wishes.is_in_doubt(sending):
             return None
-        name = send_checks.doubted_at(sending.delivery, self._options.stay_ms, self._clock.now_ms())
+        name = verdicts.doubted_at(sending.delivery, self._options.stay_ms, self._clock.now_ms())
         return self._numbers.get(name)
 
     def _is_drawn(self, sending: Sending) -> bool:

@@ -89,6 +89,13 @@ def with_doubt(verdict: Verdict) -> Verdict:
     return verdict._replace(is_unknown=True)
 
 
+def doubted_at(delivery: Delivery, stay_ms: int, now_ms: int) -> str:
+    """The provider that has a call of it in doubt, and alone can tell the repeat by the key; "" after stay_ms: then a
+    late message is worse than one that may come twice.
+    """
+    return delivery.doubted_at if now_ms - delivery.doubted_at_ms <= stay_ms else ""
+
+
 class Numbers(NamedTuple):
     """Which call the verdict is about. lapsed: calls whose lease ran out before anybody heard of their outcome."""
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from consumers import digests, send_checks, verdicts
+from consumers import digests, verdicts
 from consumers.breaker import Gate
 from consumers.claims import Answer, Bid, Entry, Taken, VerdictClass
 from consumers.local_rate import LocalTokens
@@ -215,7 +215,7 @@ class WithoutRedis:
 
     def _is_tied(self, delivery: Delivery, now_ms: int) -> bool:
         """Whether a call of it is in doubt at another of the providers than the one that is called now."""
-        name = send_checks.doubted_at(delivery, self._options.stay_ms, now_ms)
+        name = verdicts.doubted_at(delivery, self._options.stay_ms, now_ms)
         return any(seat.provider.name == name for seat in self._seats if seat is not self.seat())
 
     async def _write(self, some: Sequence[_Note]) -> None:

@@ -154,7 +154,7 @@ class TestSeveralDevices:
             bench.fallbacks.decide(Question(push(TABLET), Wish.CHANNEL))
             return take(trip, *args)
 
-        bench.claims.ask_first = another_ends  # type: ignore[method-assign]
+        bench.claims.ask_first = another_ends  # type: ignore[method-assign,assignment]
         (answer,) = await bench.send(push(PHONE))
         assert shown(answer) == [("suppressed", "fell_back")] and bench.provider.calls == []
 

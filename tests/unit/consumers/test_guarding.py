@@ -375,7 +375,7 @@ class TestLookalikes:
     ) -> None:
         names = ("phone", "tablet")[:devices]
         give_devices(bench, *names)
-        bench.provider.script = [Outcome(first)] * devices + [Outcome(Kind.DROP)]
+        bench.provider.script = [*[Outcome(first)] * devices, Outcome(Kind.DROP)]
         for name in names:
             siblings = tuple(keys.delivery_suffix(Channel.PUSH, other) for other in names if other != name)
             pushed = {"channel": Channel.PUSH, "device": name, "siblings": siblings, "fallback": (Channel.EMAIL,)}

@@ -338,7 +338,7 @@ class TestClaims:
                 bench.claims.entries[bid.claim_key] = other._replace(lease_end_ms=0) if lapsed else other
             return claim(trip, bid, *args)
 
-        bench.claims.ask_first = another_first  # type: ignore[method-assign]
+        bench.claims.ask_first = another_first  # type: ignore[method-assign,assignment]
         (answer,) = await bench.send(deliveries.single())
         assert len(bench.provider.calls) == calls
         if lapsed:

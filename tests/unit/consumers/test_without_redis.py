@@ -235,7 +235,7 @@ async def test_two_copies_that_come_together_make_one_call(bench: SenderBench, s
 
 
 async def test_a_call_in_doubt_is_not_repeated_at_another_provider(bench: SenderBench, start: Start) -> None:
-    doubt = {"doubted_at": "second", "doubted_at_ms": bench.clock.now_ms()}
+    doubt: dict[str, Any] = {"doubted_at": "second", "doubted_at_ms": bench.clock.now_ms()}
     bench.others, bench.alone = [SecondProvider()], bench.alone * 2
     worker = start()
     (waits,) = await away(bench, worker, code(**doubt))

@@ -122,7 +122,9 @@ Place = tuple[str, int, int]
 
 
 class _Cursor:
-    """One consumer and where it stands; used by one thread at a time."""
+    """One consumer; used by one thread at a time. at: behind the last record that it gave, wanted or not; None when
+    that is not known.
+    """
 
     def __init__(self, kafka: Mapping[str, str], options: LogReaderOptions, clock: Clock, asker: Asker) -> None:
         self._options = options
@@ -139,11 +141,11 @@ class _Cursor:
             first = self._consumer.poll(self._options.stand_s) if stands else None
             if first is None and not self._seek(place):
                 return [], last + 1
-            records, following = self._collect(place, last, most, first)
+            records, behind, ended = self._collect(place, last, most, first)
         except KafkaException as error:
             raise Transient(f"reading {place[0]}/{place[1]} failed: {error}") from error
-        self.at = (*place[:2], following)
-        return records, following
+        self.at = (*place[:2], behind)
+        return records, last + 1 if ended else behind
 
     def close(self) -> None:
         self._consumer.close()
@@ -158,23 +160,24 @@ class _Cursor:
             self._consumer.assign([TopicPartition(topic, partition, offset)])
         return offset < high
 
-    def _collect(self, place: Place, last: int, most: int, first: Any) -> tuple[list[Record], int]:
+    def _collect(self, place: Place, last: int, most: int, first: Any) -> tuple[list[Record], int, bool]:
+        """(records, the offset behind the last message taken, whether the topic ends before `last`)."""
         records: list[Record] = []
-        following, size = place[2], 0
+        behind, size, ended = place[2], 0, False
         deadline = self._clock.steady_s() + self._options.timeout_s
-        while len(records) < most and size < self._options.piece_bytes and following <= last:
-            messages = self._next_messages(place, deadline, min(RECORDS_A_TURN, most - len(records)), first)
+        while len(records) < most and size < self._options.piece_bytes and behind <= last and not ended:
+            wanted = min(RECORDS_A_TURN, most - len(records), last + 1 - behind)
+            messages = self._next_messages(place, deadline, wanted, first)
             first = None
             for message in messages:
                 if message.error() is not None:
-                    if self._at_end(place, message, last):
-                        return records, last + 1
+                    ended |= self._at_end(place, message, last)
                     continue
-                following = message.offset() + 1
+                behind = message.offset() + 1
                 if message.offset() <= last:
                     records.append(record_of(message))
                     size += len(records[-1].value or b"")
-        return records, following
+        return records, behind, ended
 
     def _next_messages(self, place: Place, deadline: float, most: int, first: Any) -> list[Any]:
         """At least one message, and what lies ready behind it. first: one that was taken already."""

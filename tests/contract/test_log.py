@@ -123,6 +123,17 @@ async def test_a_range_read_again_after_more_was_written_goes_on(log: Log) -> No
     assert first + second == [b"%d" % n for n in range(9)]
 
 
+async def test_ranges_read_one_after_the_other_while_more_is_written_miss_nothing(log: Log) -> None:
+    """As small campaigns lie in one partition: each read reaches as far as one of them, its neighbour lies behind."""
+    await log.write(b"first")
+    read = [record.offset async for record in log.reader.read_range(log.topic, 0, 0, 0)]
+    for at in (1, 2):
+        await log.write(b"one", b"another")
+        await asyncio.sleep(0.3)  # Kafka's client fetches ahead meanwhile, and notices the end
+        read += [record.offset async for record in log.reader.read_range(log.topic, 0, at, at)]
+    assert read == [0, 1, 2]
+
+
 async def test_two_ranges_of_one_partition_are_read_side_by_side(log: Log) -> None:
     await log.write(*(b"%d" % n for n in range(60)))
 

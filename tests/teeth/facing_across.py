@@ -150,6 +150,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A leader comes a day after a dead one: what was out already comes twice, but for its first pages.",
     ),
     Patch(
+        name="takes a reader to stand where its range was to end",
+        promise=1,
+        file="streams/log_reader.py",
+        old="        self.at = (*place[:2], behind)",
+        new="        self.at = (*place[:2], last + 1 if ended else behind)",
+        test="tests/unit/streams/test_log_reader.py"
+        "::test_nothing_that_lies_in_the_log_is_read_over_when_more_is_written_between_two_ranges",
+        suffers="Another campaign is uploaded beside it, and a page in the log is read over: 250 people hear nothing.",
+    ),
+    Patch(
         name="lets a former leader's cursor stand",
         promise=6,
         file="streams/campaigns.py",

@@ -6,7 +6,7 @@ when nobody holds it, and another process may be waiting for the partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,6 +16,10 @@ Databases = Callable[[], Mapping[int, Any]]
 """Partition -> open database, as Faust has them now."""
 TOMBSTONE = b""
 """In `write`: the row goes."""
+STRANGE_KEY = b"strange"
+"""Holds no "/", so it is no row's key."""
+Offsets = tuple[int, int]
+"""First and last."""
 
 
 class RowStore:
@@ -34,8 +38,23 @@ class RowStore:
         found = self._databases()[partition].get(self._offset_key)
         return -1 if found is None else int(found)
 
-    def write(self, partition: int, rows: Mapping[bytes, bytes], changelog_offset: int) -> None:
-        """Writes all or none of the rows, together with how far the changelog is contained in this database."""
+    def strange(self, partition: int) -> list[Offsets]:
+        """Of the changelog contained in this database: what others wrote over rows that it has as they should be."""
+        found = self._databases()[partition].get(STRANGE_KEY) or b""
+        offsets = [int(number) for number in found.split()]
+        return list(zip(offsets[::2], offsets[1::2], strict=True))
+
+    def write(
+        self,
+        partition: int,
+        rows: Mapping[bytes, bytes],
+        changelog_offset: int,
+        strange: Sequence[Offsets] | None = None,
+    ) -> None:
+        """Writes all or none of the rows, together with how far the changelog is contained in this database.
+
+        strange: what of it is that of others; None: as it was said last.
+        """
         batch = WriteBatch(raw_mode=True)
         for key, value in rows.items():
             if value == TOMBSTONE:
@@ -43,6 +62,8 @@ class RowStore:
             else:
                 batch.put(key, value)
         batch.put(self._offset_key, str(changelog_offset).encode())
+        if strange is not None:
+            batch.put(STRANGE_KEY, " ".join(f"{first} {last}" for first, last in strange).encode())
         self._databases()[partition].write(batch)
 
     def campaign_rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:

@@ -18,7 +18,7 @@ from schemas.errors import Transient
 from schemas.gaps import Gap
 from schemas.records import Outgoing, Publisher, Record
 from schemas.topics import Topics
-from streams.row_store import TOMBSTONE, RowStore
+from streams.row_store import TOMBSTONE, Offsets, RowStore
 from streams.status_table import Merged, StatusTable
 
 
@@ -38,9 +38,7 @@ class StatusFlow:
     """Carries out what the table decides. store is set before the first call.
 
     owned: the partitions that are ours and restored. turn: held while rows are read and written again. merges: begun so
-    far. ticks:
-    partition -> the time of its last tick record, until `streams/status_sweep.py` takes it. strange: partition ->
-    (first, last) offsets in the changelog that are not ours, until `streams/status_rivals.py` takes them.
+    far. ticks: partition -> the time of its last tick record, until `streams/status_sweep.py` takes it.
     """
 
     store: RowStore
@@ -69,7 +67,7 @@ class StatusFlow:
         self.turn = asyncio.Lock()
         self.merges = 0
         self.ticks: dict[int, int] = {}
-        self.strange: dict[int, list[tuple[int, int]]] = {}
+        self._strange: dict[int, list[Offsets]] = {}
 
     async def work(self, records: Sequence[Record]) -> None:
         """Returns when everything that follows from the records is in the log and on disk.
@@ -108,8 +106,9 @@ class StatusFlow:
 
     async def assigned(self, positions: Mapping[int, int]) -> None:
         """These partitions, and only these, are ours and restored; each is read from this offset on."""
-        self._next, self._pending, self.strange = dict(positions), {}, {}
+        self._next, self._pending = dict(positions), {}
         self._reached = {partition: self.store.changelog_offset(partition) for partition in positions}
+        self._strange = {partition: self.store.strange(partition) for partition in positions}
         self._table.revoke(set(self.owned) - set(positions))
         for partition, position in positions.items():
             self._table.assign(partition, position, self.store.campaign_rows(partition))
@@ -125,12 +124,21 @@ class StatusFlow:
         """Publishes the counts that changed; call every second."""
         await self._publisher.publish(self._table.progress())
 
-    def seen(self, partition: int, offset: int, *, ours: bool = False) -> None:
-        """The changelog reaches as far as this; its last record is ours, or is not."""
-        first, last = self._reached.get(partition, offset - 1) + 1, offset - ours
-        if first <= last:
-            self.strange.setdefault(partition, []).append((first, last))
-        self._reached[partition] = max(offset, self._reached.get(partition, offset))
+    def strange(self, partition: int, end: int) -> list[Offsets]:
+        """What lies in the changelog of an owned partition, before this end, that is not ours and not put right yet.
+
+        It stays so over a crash: this disk has the right rows, and would not restore what it has seen.
+        """
+        self._reach(partition, end - 1, ours=False)
+        if found := self._strange.get(partition):
+            self._keep(partition, {})
+        return list(found or ())
+
+    def put_right(self, partition: int, offsets: Offsets) -> None:
+        """What these wrote over is written again. Of a partition taken away meanwhile nothing is to be remembered."""
+        if partition in self.owned:
+            self._strange[partition].remove(offsets)
+            self._keep(partition, {})
 
     def position(self, partition: int) -> int:
         """Offset after the last record merged of an owned partition."""
@@ -196,9 +204,19 @@ class StatusFlow:
         by_partition: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
         for ((partition, key), row), place in zip(written.items(), placed, strict=True):
             by_partition[partition][key] = row
-            self.seen(partition, place.offset, ours=True)
+            self._reach(partition, place.offset, ours=True)
         for partition, rows in by_partition.items():
-            self.store.write(partition, rows, self._reached[partition])
+            self._keep(partition, rows)
+
+    def _reach(self, partition: int, offset: int, *, ours: bool) -> None:
+        """The changelog reaches as far as this; its last record is ours, or is not."""
+        first, last = self._reached.get(partition, offset - 1) + 1, offset - ours
+        if first <= last:
+            self._strange.setdefault(partition, []).append((first, last))
+        self._reached[partition] = max(offset, self._reached.get(partition, offset))
+
+    def _keep(self, partition: int, rows: Mapping[bytes, bytes]) -> None:
+        self.store.write(partition, rows, self._reached[partition], self._strange.get(partition, ()))
 
     def _pass(self, gap: str) -> None:
         if self._gap is not None:

@@ -2,7 +2,8 @@
 
 A process looks at its fence itself. One that stands still right behind it, or whose record still waits in its client,
 writes when its partition has another owner already, and its older rows would win when the table is restored. So an
-owner knows how far it has seen the changelog, and whatever lies there that it did not write it writes again.
+owner knows how far it has seen the changelog, and whatever lies there that it did not write it writes again. What it
+has seen and not written again yet is kept on its disk with the rows.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Rivals:
         async with flow.turn:  # what was on its way is known by now
             if partition not in flow.owned:
                 return
-            flow.seen(partition, end - 1)
-            for first, last in flow.strange.pop(partition, ()):
+            for first, last in flow.strange(partition, end):
                 await self._write_again(partition, await self._keys(partition, max(start, first), last))
+                flow.put_right(partition, (first, last))
 
     async def _keys(self, partition: int, first: int, last: int) -> set[bytes]:
         if first > last:

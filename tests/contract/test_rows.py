@@ -35,6 +35,15 @@ def test_how_far_the_changelog_is_contained_is_kept_with_the_rows(store: RowStor
     assert store.changelog_offset(0) == 41
 
 
+def test_what_others_wrote_to_the_changelog_is_kept_until_it_is_said_anew(store: RowStore) -> None:
+    assert store.strange(0) == []
+    store.write(0, {C1: b"one"}, 9, [(3, 5), (8, 8)])
+    store.write(0, {C1: b"two"}, 10)
+    assert (store.strange(0), store.changelog_offset(0)) == ([(3, 5), (8, 8)], 10)
+    store.write(0, {}, 10, [])
+    assert store.strange(0) == []
+
+
 def test_a_row_that_goes_is_gone(store: RowStore) -> None:
     store.write(0, {C1: b"one", C2: b"two"}, 1)
     store.write(0, {C1: TOMBSTONE}, 2)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from streams.row_store import TOMBSTONE, RowStore
+from streams.row_store import TOMBSTONE, Offsets, RowStore
 
 
 class MemoryRows(RowStore):
@@ -14,6 +14,7 @@ class MemoryRows(RowStore):
     def __init__(self) -> None:
         self._rows: dict[int, dict[bytes, bytes]] = {}
         self._reached: dict[int, int] = {}
+        self._strange: dict[int, list[Offsets]] = {}
 
     def open(self, partition: int) -> None:
         self._rows.setdefault(partition, {})
@@ -21,6 +22,7 @@ class MemoryRows(RowStore):
     def lose(self) -> None:
         self._rows.clear()
         self._reached.clear()
+        self._strange.clear()
 
     def get(self, partition: int, key: bytes) -> bytes | None:
         return self._rows[partition].get(key)
@@ -28,7 +30,16 @@ class MemoryRows(RowStore):
     def changelog_offset(self, partition: int) -> int:
         return self._reached.get(partition, -1)
 
-    def write(self, partition: int, rows: Mapping[bytes, bytes], changelog_offset: int) -> None:
+    def strange(self, partition: int) -> list[Offsets]:
+        return list(self._strange.get(partition, ()))
+
+    def write(
+        self,
+        partition: int,
+        rows: Mapping[bytes, bytes],
+        changelog_offset: int,
+        strange: Sequence[Offsets] | None = None,
+    ) -> None:
         found = self._rows[partition]
         for key, value in rows.items():
             if value == TOMBSTONE:
@@ -36,6 +47,8 @@ class MemoryRows(RowStore):
             else:
                 found[key] = value
         self._reached[partition] = changelog_offset
+        if strange is not None:
+            self._strange[partition] = list(strange)
 
     def campaign_rows(self, partition: int) -> Iterator[tuple[bytes, bytes]]:
         found = self._rows[partition]

@@ -14,7 +14,7 @@ from schemas.records import Outgoing, Record
 from schemas.rows import Row
 from schemas.stores import SlotView
 from schemas.topics import Topics
-from streams.row_store import RowStore
+from streams.row_store import TOMBSTONE, RowStore
 from streams.share_tally import ShareTally
 from streams.status_flow import FlowOptions, StatusFlow
 from streams.status_table import StatusTable
@@ -59,7 +59,16 @@ class StatusRoad:
     async def restart(self, positions: dict[int, int] | None = None) -> None:
         """A new process takes over, reading on from these offsets (none: from the start)."""
         self._new_process()
+        for number in self._databases:
+            self._restore(number)
         await self.flow.assigned(positions or dict.fromkeys(self._databases, 0))
+
+    def _restore(self, partition: int) -> None:
+        """What the disk does not hold yet of the changelog, as Faust does it."""
+        start, end = self.store.changelog_offset(partition) + 1, self.log.ends(TOPICS.status_changelog, partition)[1]
+        records = self.log.kept(TOPICS.status_changelog, partition, start, end)
+        rows = {record.key or b"": record.value or TOMBSTONE for record in records}
+        self.store.write(partition, rows, end - 1)
 
     async def write(self, *batches: StatusBatch) -> None:
         """Puts batches on `delivery.status`, as senders do."""

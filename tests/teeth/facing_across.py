@@ -311,4 +311,24 @@ PATCHES: tuple[Patch, ...] = (
         test=_FLOW + "test_what_the_public_could_not_be_told_is_told_by_the_next_process",
         suffers="After a crash a data team's copy misses changes that no later record will ever repeat.",
     ),
+    Patch(
+        name="forgets what a deposed owner wrote before it could write over it",
+        promise=6,
+        file="streams/status_rivals.py",
+        old="                await self._write_again(partition, await self._keys(partition, max(start, first), last))\n"
+        "                flow.put_right(partition, (first, last))\n",
+        new="                flow.put_right(partition, (first, last))\n"
+        "                await self._write_again(partition, await self._keys(partition, max(start, first), last))\n",
+        test=_FLOW + "test_a_row_that_a_deposed_owner_wrote_over_is_written_again_whatever_happens_first",
+        suffers="Kafka stutters for a second, and at the next move of a partition statuses and counts go back.",
+    ),
+    Patch(
+        name="forgets at a restart what a deposed owner wrote",
+        promise=6,
+        file="streams/status_flow.py",
+        old="self.store.strange(partition) for partition",
+        new="[] for partition",
+        test=_FLOW + "test_a_row_that_a_deposed_owner_wrote_over_is_written_again_whatever_happens_first",
+        suffers="A status process dies a second after another stood still; weeks later, on a new disk, counts go back.",
+    ),
 )

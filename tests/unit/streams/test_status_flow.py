@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 from schemas import codec, keys, metrics
 from schemas.errors import Transient
 from schemas.messages import EventKind, StatusEvent
-from schemas.records import Outgoing, Placed
+from schemas.records import Outgoing, Placed, Record
 from streams import status_sweep, status_table
 from streams.status_rivals import Fence, Rivals
 from streams.status_sweep import Sweep
 from streams.status_watch import BEHIND, STALLED_AFTER_S, Watch
 from tests.doubles.manual_clock import START_MS, ManualClock
+from tests.doubles.memory_log import MemoryLog
 from tests.doubles.status_events import event, of_slot, planned
 from tests.doubles.status_road import TOPICS, StatusRoad, batch
 
@@ -202,6 +204,54 @@ async def test_a_row_that_a_deposed_owner_wrote_over_is_written_again(road: Stat
     written = len(road.log.records(TOPICS.status_changelog))
     await rivals.check()
     assert len(road.log.records(TOPICS.status_changelog)) == written
+
+
+@pytest.mark.parametrize("then", ["cannot be read", "cannot be written", "killed", "killed after another merge"])
+async def test_a_row_that_a_deposed_owner_wrote_over_is_written_again_whatever_happens_first(
+    road: StatusRoad, then: str
+) -> None:
+    """Else it is the deposed owner's row that whoever restores the table next goes on from."""
+    await road.write(batch(planned("email")), batch(event(E.SENT)), batch(planned("email"), row="c.spring.1"))
+    first, second, third = road.records()
+    await road.read([first])
+    await road.read([second])
+    older, newer = road.log.records(TOPICS.status_changelog)
+    await road.log.publish([Outgoing(older.topic, older.key, older.value, partition=0)])
+    if then == "killed after another merge":
+        await road.read([third])
+    else:
+        await Rivals(road.flow, GoesAway(road.log, can_be_read=then != "cannot be read"), TOPICS).check()
+        road.log.fail = False
+    if then.startswith("killed"):
+        await road.restart({0: third.offset})
+    for _ in range(2):
+        await Rivals(road.flow, road.log, TOPICS).check()
+        written = [record.value for record in road.log.records(TOPICS.status_changelog) if record.key == older.key]
+        assert written == [older.value, newer.value, older.value, newer.value]
+        row = road.row()
+        assert row is not None
+        assert row.pack() == newer.value
+        await road.restart({0: third.offset})
+
+
+class GoesAway(MemoryLog):
+    """A log that is away as soon as it has said where it ends; or only cannot be written from then on."""
+
+    def __init__(self, log: MemoryLog, *, can_be_read: bool) -> None:
+        super().__init__(log.partition_count)
+        self._log = log
+        self._can_be_read = can_be_read
+
+    async def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        found = await self._log.offsets(topic, partition)
+        self._log.fail = True
+        return found
+
+    async def read_range(self, topic: str, partition: int, first: int, last: int) -> AsyncIterator[Record]:
+        if not self._can_be_read:
+            raise Transient("the log is unavailable")
+        async for record in self._log.read_range(topic, partition, first, last):
+            yield record
 
 
 def test_a_process_that_stood_still_ends_before_it_does_anything_more() -> None:

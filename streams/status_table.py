@@ -46,12 +46,14 @@ class Merged:
     """What a batch of records comes to.
 
     written: (partition, row key) -> the row's bytes. moved: (partition, campaign, a row's counts before, after).
+    heard: (partition, campaign) of every row that something was told of, though it changed nothing.
     ends: partition -> offset after its last record. ticks: partition -> the time in a tick record.
     """
 
     publish: tuple[Outgoing, ...]
     written: dict[tuple[int, bytes], bytes]
     moved: tuple[tuple[int, str, Vector, Vector], ...]
+    heard: frozenset[tuple[int, str]]
     ends: dict[int, int]
     ticks: dict[int, int]
 
@@ -99,12 +101,18 @@ class StatusTable:
         return batch.finish(tuple(publish))
 
     def applied(self, merged: Merged) -> None:
-        """The rows are written: from now on the counts say so too."""
+        """The rows are written: from now on the counts say so too.
+
+        What changed no row is told as well: who merged it before may have died before telling. Counts bear the place up
+        to which was merged, and readers leave out those of an earlier place than they have.
+        """
         for partition, campaign, before, after in merged.moved:
             if (owned := self._owned.get(partition)) is not None:
                 vector = owned.vectors.setdefault(campaign, Vector())
                 vector.add(before, -1)
                 vector.add(after)
+        for partition, campaign in merged.heard:
+            if (owned := self._owned.get(partition)) is not None and campaign in owned.vectors:
                 owned.unpublished.add(campaign)
         for partition, end in merged.ends.items():
             if partition in self._owned:
@@ -124,7 +132,7 @@ class StatusTable:
             self._owned.pop(partition, None)
 
     def progress(self) -> list[Outgoing]:
-        """The vectors that changed since they were last taken, as records; call at most every second."""
+        """The vectors of campaigns heard of since they were last taken, as records; call at most every second."""
         taken = []
         for number, owned in self._owned.items():
             taken += [self._progress(number, owned, campaign) for campaign in sorted(owned.unpublished)]
@@ -294,6 +302,7 @@ class _Batch:
         self.events = 0
         self._written: dict[tuple[int, bytes], bytes] = {}
         self._moved: list[tuple[int, str, Vector, Vector]] = []
+        self._heard: set[tuple[int, str]] = set()
         self._ends: dict[int, int] = {}
         self._ticks: dict[int, int] = {}
         self._kinds: Counter[EventKind] = Counter()
@@ -317,18 +326,20 @@ class _Batch:
 
     def store(self, work: _Work) -> None:
         """Packs a row, if anything changed it."""
+        campaign = campaign_of(work.key) if work.row.campaign else ""
+        if campaign:
+            self._heard.add((work.partition, campaign))
         if work.store():
             work.raw = self._written[work.partition, work.key] = work.row.pack()
-            if work.row.campaign:
-                counts = work.row.counts.copy()
-                self._moved.append((work.partition, campaign_of(work.key), work.counted, counts))
+            if campaign:
+                self._moved.append((work.partition, campaign, work.counted, work.row.counts.copy()))
 
     def finish(self, publish: tuple[Outgoing, ...]) -> Merged:
         for kind, number in self._kinds.items():
             metrics.STATUS_EVENTS.labels(kind.value).inc(number)
         for state, number in self.shown.items():
             metrics.STATUS_TRANSITIONS.labels(state).inc(number)
-        return Merged(publish, self._written, tuple(self._moved), self._ends, self._ticks)
+        return Merged(publish, self._written, tuple(self._moved), frozenset(self._heard), self._ends, self._ticks)
 
     def _work(self, record: Record, batch: StatusBatch) -> _Work:
         key = record.key or b""

@@ -131,6 +131,36 @@ async def test_a_new_owner_publishes_the_counts_it_found_even_when_nothing_more_
     assert (counts.outcomes, counts.version) == ({"sent": 1}, 1)
 
 
+@pytest.mark.parametrize("then", ["killed", "rebalanced"])
+async def test_a_campaign_whose_last_rows_were_written_just_before_a_take_over_is_counted_to_its_end(
+    road: StatusRoad, then: str
+) -> None:
+    """Counts were told at a later place than the committed one, and what is told next bears that one."""
+    await road.write(batch(planned("email")), batch(event(E.SENT)))
+    first, last = road.records()
+    await road.read([first])
+    await road.counts()
+    await road.read([last])
+    if then == "killed":
+        await road.restart({0: 0})
+    else:
+        await road.flow.assigned({0: 0})
+    await road.counts()
+    await road.read()
+    assert (await road.counts())["default/spring:0"].outcomes == {"sent": 1}
+
+
+async def test_what_changes_no_row_of_a_campaign_that_was_deleted_leaves_its_last_counts(road: StatusRoad) -> None:
+    await road.write(batch(planned("email")))
+    await road.read()
+    await road.counts()
+    road.clock.advance(31 * DAY_MS)
+    await tick(road)
+    await road.write(batch(event(E.SENT, slot=100_000)))
+    await road.read(road.records()[-1:])
+    assert (await road.counts())["default/spring:0"].planned == 1
+
+
 async def test_counts_are_published_only_when_they_changed(road: StatusRoad) -> None:
     await road.write(batch(planned("email")))
     await road.read()

@@ -19,7 +19,8 @@ from schemas.trips import Epoch, Trip, Trips, asked, script_beside, trusted
 WRITE = script_beside(__file__, "recipients.lua")
 SUPPRESS = script_beside(__file__, "suppressions.lua")
 MARK_KEPT_S = 7 * 24 * 3600
-"""How long a lifted suppression remembers its offset: longer than any writer can lag behind."""
+"""How long a lifted suppression or a removed facet remembers its offset: longer than any writer can lag behind. That of
+a facet goes with the next change to its user."""
 NOBODY = Profile()
 
 
@@ -39,7 +40,7 @@ class RedisProfiles:
     def write(self, trip: Trip, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> None:
         """Appends one command; its reply names the facets that an erasure among the writes removed."""
         arguments = [part for write in writes for part in (write.name, write.offset, _packed(write.facet))]
-        trip.run(WRITE, _keys(tenant, user_id), *arguments)
+        trip.run(WRITE, _keys(tenant, user_id), MARK_KEPT_S, *arguments)
 
     async def apply(self, tenant: str, user_id: str, writes: Sequence[FacetWrite]) -> tuple[str, ...]:
         (removed,) = await asked(self._trips, lambda trip: self.write(trip, tenant, user_id, writes))
@@ -86,10 +87,10 @@ def read_profile(stored: dict[bytes, bytes]) -> Profile:
             version = int(value)
             continue
         offset, _, body = value.partition(b" ")
+        if not body:
+            continue
         if name == b"erased":
             erased_at = int(offset)
-        elif not body:
-            continue
         elif name == b"user":
             user_at, (email, phone, locale, time_zone) = int(offset), orjson.loads(body)
         elif name.startswith(b"device/"):

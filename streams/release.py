@@ -142,6 +142,7 @@ class Releases:
         waiting = [c for c in running if c.campaign.key in fresh or self._has_parts_due(c.campaign, now_ms)]
         held = {flow: until_ms for flow, until_ms in held.items() if holds.has_due(flow, until_ms)}
         self._ahead.keep_only(fresh)
+        self._forget_paces(running)
         flows = [(tenant, lane) for tenant in self._topics.tenants for lane in self._bulk_lanes]
         wishes = {flow: wish for flow, wish in (await self._grants.wishes(flows)).items() if wish.wanted}
         channels = {lane: channel for candidate in waiting for lane, channel in candidate.use.lanes.items()}
@@ -162,6 +163,11 @@ class Releases:
             self._turns.keep_only({*(candidate.campaign.key for candidate in running), *sources})
             await self._fill(sources, released)
         return released
+
+    def _forget_paces(self, running: Sequence[Candidate]) -> None:
+        """Those of campaigns that have ended; lanes keep theirs."""
+        kept = {candidate.campaign.key for candidate in running} | self._channels.keys()
+        self._paces = {name: pace for name, pace in self._paces.items() if name in kept}
 
     def _may_go(self, candidate: Candidate, now_ms: int) -> bool:
         campaign, request = candidate.campaign, candidate.request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
@@ -13,6 +14,7 @@ from schemas.errors import StoreDown
 from schemas.messages import Device, FacetKind, RecipientFacet
 from schemas.stores import FacetWrite, Profile
 from schemas.trips import Epoch, Trip, trusted
+from streams import recipients
 from streams.recipients import RedisProfiles, RedisSuppressions
 from tests.integration.people.commands import run
 
@@ -91,6 +93,21 @@ async def test_a_removed_device_is_not_brought_back_by_its_older_registration(pe
     await person.remove(5, keys.device_facet("phone"))
     await person.write(4, person.device(PHONE))
     assert (await person.now()).devices == ()
+
+
+async def test_what_every_send_reads_of_somebody_does_not_grow_with_each_phone_they_once_had(
+    person: Person, redis: Redis, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await person.write(2 * number, person.device(replace(PHONE, id=f"phone-{number}")))
+        await person.remove(2 * number + 1, keys.device_facet(f"phone-{number}"))
+    await person.remove(10, keys.opt_out_facet("email", "news"))
+    monkeypatch.setattr(recipients, "MARK_KEPT_S", -1)  # a week later
+    await person.write(11, person.device(PHONE))
+    stored = await run(redis, "HGETALL", keys.redis_profile(tenant, "user 1"))
+    assert set(stored) == {b"v", b"device/phone"}
+    now = await person.now()
+    assert (now.version, now.devices) == (12, (PHONE,))
 
 
 async def test_a_profile_write_after_an_opt_out_does_not_undo_it(person: Person) -> None:

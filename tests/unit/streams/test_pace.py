@@ -74,6 +74,21 @@ async def test_three_campaigns_share_the_pace_by_weight_over_any_ten_seconds(see
     check_pace(world, PUSH, 2, joins_s + 35)
 
 
+async def test_dispatch_remembers_nothing_of_campaigns_that_have_ended() -> None:
+    """One a day for years."""
+    world = PaceWorld(6, {PUSH: 1_000.0})
+    for day in range(5):
+        world.accept(f"day {day}", [250])
+        world.accept(f"code of day {day}", [5], is_urgent=True)
+        await world.run(2)
+        world.campaigns.clear()
+    world.accept("today", [250])
+    await world.run(2)
+    paces = world.releases._paces
+    assert {name for name in paces if name not in world.lanes} == {"default/today"}
+    assert world.lane(PUSH, Priority.TRANSACTIONAL) in paces, "of lanes they go on"
+
+
 def full_pages(recipients: float) -> list[int]:
     return pages((250,), int(recipients))
 

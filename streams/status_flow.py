@@ -124,11 +124,13 @@ class StatusFlow:
         """Publishes the counts that changed; call every second."""
         await self._publisher.publish(self._table.progress())
 
-    def strange(self, partition: int, end: int) -> list[Offsets]:
+    def strange(self, partition: int, end: int, since_s: float) -> list[Offsets]:
         """What lies in the changelog of an owned partition, before this end, that is not ours and not put right yet.
 
-        It stays so over a crash: this disk has the right rows, and would not restore what it has seen.
+        It stays so over a crash: this disk has the right rows, and would not restore what it has seen. since_s: when
+        the end was asked for. Raises Transient when that is so long ago that these may be the next owner's rows.
         """
+        self._check_fence(since_s)
         self._reach(partition, end - 1, ours=False)
         if found := self._strange.get(partition):
             self._keep(partition, {})

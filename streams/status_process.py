@@ -80,7 +80,7 @@ class StatusProcess:
         self._flow = StatusFlow(StatusTable(topics, ids, park, tally), publisher, topics, clock, fenced, gap)
         self._owner = Owner(self._flow, trips, topics.group("status"), options.url, clock)
         self._sweep = Sweep(self._flow, clock)
-        self._rivals = Rivals(self._flow, reader, topics)
+        self._rivals = Rivals(self._flow, reader, topics, clock)
         self._fence = Fence(clock, fenced.fence_s)
         self._flow.last_look = self._last_look
         self._faust = agents.merging(topics, options.faust, self._flow)

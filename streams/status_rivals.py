@@ -42,10 +42,11 @@ class Fence:
 class Rivals:
     """Looks for records of others in the changelog of our partitions."""
 
-    def __init__(self, flow: StatusFlow, reader: LogReader, topics: Topics) -> None:
+    def __init__(self, flow: StatusFlow, reader: LogReader, topics: Topics, clock: Clock) -> None:
         self._flow = flow
         self._reader = reader
         self._topic = topics.status_changelog
+        self._clock = clock
 
     async def check(self) -> None:
         """Call every second. While the broker does not answer nothing can be known."""
@@ -56,13 +57,13 @@ class Rivals:
             log.warning("status_rivals.cannot_see_the_log", extra={"error": str(error)[:200]})
 
     async def _check(self, partition: int) -> None:
-        flow = self._flow
+        flow, since_s = self._flow, self._clock.steady_s()
         start, end = await self._reader.offsets(self._topic, partition)
         async with flow.turn:  # what was on its way is known by now
             if partition not in flow.owned:
                 return
-            for first, last in flow.strange(partition, end):
-                await self._write_again(partition, await self._keys(partition, max(start, first), last))
+            for first, last in flow.strange(partition, end, since_s):
+                await self._write_again(partition, await self._keys(partition, max(start, first), last), since_s)
                 flow.put_right(partition, (first, last))
 
     async def _keys(self, partition: int, first: int, last: int) -> set[bytes]:
@@ -71,9 +72,9 @@ class Rivals:
         found = self._reader.read_range(self._topic, partition, first, last)
         return {record.key async for record in found if record.key is not None}
 
-    async def _write_again(self, partition: int, keys: set[bytes]) -> None:
+    async def _write_again(self, partition: int, keys: set[bytes], since_s: float) -> None:
         if not keys:
             return
+        ours = {(partition, key): self._flow.store.get(partition, key) for key in keys}
+        await self._flow.write({place: TOMBSTONE if row is None else row for place, row in ours.items()}, since_s)
         log.warning("status_rivals.written_over", extra={"partition": partition, "rows": len(keys)})
-        ours = {key: self._flow.store.get(partition, key) for key in keys}
-        await self._flow.write({(partition, key): TOMBSTONE if row is None else row for key, row in ours.items()})

@@ -244,7 +244,7 @@ async def status(ground: Ground) -> None:
     table = StatusTable(TOPICS, IDS, ground.letters.letter)
     flow = StatusFlow(table, ground.producer, TOPICS, ground.clock, FlowOptions(fence_s=fence_s), ground.gap)
     rows = flow.store = site.disks[ground.process.name]
-    rivals, fence = Rivals(flow, ground.reader, TOPICS), Fence(ground.clock, fence_s)
+    rivals, fence = Rivals(flow, ground.reader, TOPICS, ground.clock), Fence(ground.clock, fence_s)
     name, pause = ground.process.name, site.network.pause
     await StatusMember(site.log, site.groups, TOPICS, flow, rows, rivals, fence, name, pause, ground.joined).run()
 

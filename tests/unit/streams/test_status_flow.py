@@ -213,7 +213,7 @@ async def test_rows_that_were_written_too_late_do_not_reach_the_disk(road: Statu
 
 @pytest.mark.parametrize("then", ["nothing", "more"])
 async def test_a_row_that_a_deposed_owner_wrote_over_is_written_again(road: StatusRoad, then: str) -> None:
-    rivals = Rivals(road.flow, road.log, TOPICS)
+    rivals = Rivals(road.flow, road.log, TOPICS, road.clock)
     await road.write(batch(planned("email")), batch(event(E.SENT)))
     records = road.records()
     await road.read(records[:1])
@@ -250,18 +250,40 @@ async def test_a_row_that_a_deposed_owner_wrote_over_is_written_again_whatever_h
     if then == "killed after another merge":
         await road.read([third])
     else:
-        await Rivals(road.flow, GoesAway(road.log, can_be_read=then != "cannot be read"), TOPICS).check()
+        await Rivals(road.flow, GoesAway(road.log, can_be_read=then != "cannot be read"), TOPICS, road.clock).check()
         road.log.fail = False
     if then.startswith("killed"):
         await road.restart({0: third.offset})
     for _ in range(2):
-        await Rivals(road.flow, road.log, TOPICS).check()
+        await Rivals(road.flow, road.log, TOPICS, road.clock).check()
         written = [record.value for record in road.log.records(TOPICS.status_changelog) if record.key == older.key]
         assert written == [older.value, newer.value, older.value, newer.value]
         row = road.row()
         assert row is not None
         assert row.pack() == newer.value
         await road.restart({0: third.offset})
+
+
+async def test_who_stood_still_while_it_looked_leaves_the_rows_of_the_next_owner_as_they_are(road: StatusRoad) -> None:
+    """Neither now nor when it is started again on its disk."""
+    await road.write(batch(planned("email"), row="n.0a1b2c3d.0.1"))
+    await road.read()
+    [ours] = road.log.records(TOPICS.status_changelog)
+    theirs = Outgoing(ours.topic, ours.key, b"newer", partition=0)
+    told = road.log.offsets
+
+    async def slow(topic: str, partition: int) -> tuple[int, int]:
+        road.clock.advance(60_000)
+        await road.log.publish([theirs])
+        return await told(topic, partition)
+
+    road.log.offsets = slow  # type: ignore[method-assign]
+    await Rivals(road.flow, road.log, TOPICS, road.clock).check()
+    road.log.offsets = told  # type: ignore[method-assign]
+    await road.restart({0: 1})
+    await Rivals(road.flow, road.log, TOPICS, road.clock).check()
+    assert [record.value for record in road.log.records(TOPICS.status_changelog)] == [ours.value, b"newer"]
+    assert road.store.get(0, ours.key or b"") == b"newer"
 
 
 class GoesAway(MemoryLog):

@@ -9,8 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas import messages, standstill
+from schemas import forgetting, messages, standstill
 from schemas.counts import Totals, totals
+from schemas.given_orders import GivenOrders
 from schemas.messages import CampaignOrder, CampaignStatus
 from schemas.standstill import WaitsFor
 
@@ -33,24 +34,35 @@ UNKNOWN = First("", "", 0)
 
 @dataclass(slots=True)
 class Campaign:
-    """One campaign as the log tells it; any part may still be missing. order: the newest pause or resume."""
+    """One campaign as the log tells it; any part may still be missing.
+
+    progress_ms: partition -> when its counts were told. heard_ms: when the newest record about it was written.
+    """
 
     tenant: str
     campaign_id: str
     requested: messages.CampaignRequested | None = None
     state: messages.CampaignState | None = None
     cursor: messages.CampaignCursor | None = None
-    order: messages.CampaignControl | None = None
-    ordered_pace: messages.CampaignControl | None = None
-    ordered_weight: messages.CampaignControl | None = None
-    is_cancelled: bool = False
+    orders: GivenOrders = field(default_factory=GivenOrders)
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
+    progress_ms: dict[int, int] = field(default_factory=dict)
+    heard_ms: int = 0
     samples: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
 
     @property
     def is_known(self) -> bool:
         """Whether it was accepted, as opposed to a stray count of one that is long gone."""
         return self.requested is not None or self.state is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of it but its id."""
+        return not (self.is_known or self.cursor or self.progress or self.orders)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.orders.is_cancelled
 
     @property
     def first(self) -> First | None:
@@ -104,23 +116,11 @@ class Campaign:
             return CampaignStatus.CANCELLED
         if self.state is not None and self.state.status is CampaignStatus.EXPIRED:
             return CampaignStatus.EXPIRED
-        if self.order is not None and self.order.order is CampaignOrder.PAUSED:
+        if self.orders.is_paused:
             return CampaignStatus.PAUSED
         if self.state is not None and self.state.status is not CampaignStatus.PAUSED:
             return self.state.status
         return self._status_before_dispatch(now_ms)
-
-    def take_order(self, control: messages.CampaignControl) -> None:
-        """The newest of its kind; kinds do not touch each other, and a cancel is never undone."""
-        match control.order:
-            case CampaignOrder.CANCELLED:
-                self.is_cancelled = True
-            case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
-                self.order = control
-            case CampaignOrder.PACE:
-                self.ordered_pace = control
-            case CampaignOrder.WEIGHT:
-                self.ordered_weight = control
 
     def objection(self, order: CampaignOrder, now_ms: int) -> str:
         """Why this order comes too late; "" when it may be given. One that changes nothing may always be given."""
@@ -137,15 +137,15 @@ class Campaign:
     @property
     def pace_limit_per_s(self) -> int | None:
         """Its own limit, as last ordered or requested; None without one."""
-        if self.ordered_pace is not None:
-            return self.ordered_pace.pace_per_s or None
+        if self.orders.pace_per_s is not None:
+            return self.orders.pace_per_s or None
         return (self.requested.pace_per_s or None) if self.requested is not None else None
 
     @property
     def weight(self) -> int:
         """As last ordered or requested."""
-        if self.ordered_weight is not None:
-            return self.ordered_weight.weight
+        if self.orders.weight is not None:
+            return self.orders.weight
         return self.requested.weight if self.requested is not None else 1
 
     def waits_for(self, now_ms: int) -> WaitsFor | str | None:
@@ -167,6 +167,17 @@ class Campaign:
         since_ms = max(started_ms, told or 0)
         is_finished = bool(self.finished_at_ms)
         return standstill.stalled_since_ms(self.status(now_ms), is_finished, self.waits_for(now_ms), since_ms, now_ms)
+
+    def lose_cursor(self, at_ms: int) -> None:
+        """A tombstone was written then for its cursor."""
+        if self.cursor is not None and forgetting.is_old(self.cursor.at_ms, at_ms):
+            self.cursor = None
+
+    def lose_counts(self, partition: str, at_ms: int) -> None:
+        """A tombstone was written then for the counts of this partition."""
+        number = int(partition) if partition.isdecimal() else -1
+        if number in self.progress and forgetting.is_old(self.progress_ms[number], at_ms):
+            del self.progress[number], self.progress_ms[number]
 
     def note_progress(self, at_ms: int) -> None:
         """Takes a sample for the pace, unless one was just taken."""

@@ -1,8 +1,8 @@
 """What is known of every campaign, kept up to date from its five topics: for answers, never for decisions.
 
 Counts are sums over status partitions of the newest absolute vectors; nothing is ever added up by events.
-The first request of an id is the campaign; later ones were answered from it, and are when it is forgotten, too: for
-dispatch an id is used for good, as the cursor of its campaign stays in the log.
+The first request of an id is the campaign; later ones were answered from it, and are when it is not kept any more, too:
+an id is used until dispatch has removed all that the log held of its campaign (`schemas/forgetting.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from producers.campaign import UNKNOWN, Campaign, First
-from schemas import codec, keys, messages
+from schemas import codec, forgetting, keys, messages
 from schemas.clock import Clock
 from schemas.errors import Poison, Transient
 from schemas.records import Placed, Record, Tails, TopicView
@@ -21,12 +22,19 @@ from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
+_OfCampaign = (
+    messages.CampaignRequested
+    | messages.CampaignState
+    | messages.CampaignProgress
+    | messages.CampaignCursor
+    | messages.CampaignControl
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """finished_days: how long a finished campaign stays visible. most: campaigns kept in memory at all, some 10 KB
-    each; beyond it the oldest finished ones go, and some 400 bytes of each stay.
+    each; beyond it the oldest finished ones go, and some 400 bytes of each stay until its id is free.
 
     pace is measured over the last pace_window_ms; without progress for twice that it is zero.
     catch_up_s: how long an answer may wait for the newest campaigns. order_seen_s: how long that to an order may
@@ -43,6 +51,13 @@ class Options:
     open_pause_s: float = 0.5
 
 
+class _Dropped(NamedTuple):
+    """What stays of a campaign that is not kept. heard_ms: when the newest record about it was written."""
+
+    first: First
+    heard_ms: int
+
+
 class CampaignView:
     """All campaigns of the deployment. Opened once per API process; its callbacks run on the event loop."""
 
@@ -51,7 +66,7 @@ class CampaignView:
         self._clock = clock
         self._options = options
         self._campaigns: dict[str, Campaign] = {}
-        self._forgotten: dict[str, First] = {}
+        self._dropped: dict[str, _Dropped] = {}
         self._view: TopicView | None = None
         self._is_loaded = False
         self._looking = asyncio.Lock()
@@ -108,7 +123,7 @@ class CampaignView:
         return found if found is not None and found.is_known else None
 
     async def first(self, tenant: str, campaign_id: str) -> First | None:
-        """What the id was used for first, by whomever and however long ago; None while it is free.
+        """What the id was used for first, by whomever; None while it is free.
 
         UNKNOWN when the log holds something of its campaign, but not its request. Raises Transient.
         """
@@ -160,6 +175,7 @@ class CampaignView:
 
     def _take(self, record: Record) -> None:
         if record.value is None:
+            self._bury(record)
             return
         try:
             self._readers[record.topic](record)
@@ -169,12 +185,16 @@ class CampaignView:
 
     def _take_request(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignRequested)
-        if self._first(keys.campaign_key(message.tenant, message.campaign_id)) in (None, UNKNOWN):
-            self._campaign(message.tenant, message.campaign_id).requested = message
+        key = keys.campaign_key(message.tenant, message.campaign_id)
+        if forgetting.is_old(self._heard_ms(key), record.timestamp_ms):
+            # Its id was free again; the tombstones may be read later, as topics are read side by side.
+            self._forget(key)
+        if self._first(key) in (None, UNKNOWN):
+            self._heard_of(message, record).requested = message
 
     def _take_state(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignState)
-        campaign = self._campaign(message.tenant, message.campaign_id)
+        campaign = self._heard_of(message, record)
         held = campaign.state
         if held is None or (message.epoch, message.version) >= (held.epoch, held.version):
             campaign.state = message
@@ -183,44 +203,75 @@ class CampaignView:
 
     def _take_progress(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignProgress)
-        campaign = self._campaign(message.tenant, message.campaign_id)
+        campaign = self._heard_of(message, record)
         held = campaign.progress.get(message.partition)
         if held is not None and held.version > message.version:
             return
         campaign.progress[message.partition] = message
+        campaign.progress_ms[message.partition] = record.timestamp_ms
         campaign.note_progress(record.timestamp_ms)
 
     def _take_cursor(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignCursor)
-        campaign = self._campaign(message.tenant, message.campaign_id)
+        campaign = self._heard_of(message, record)
         held = campaign.cursor
         if held is None or (message.epoch, message.released) >= (held.epoch, held.released):
             campaign.cursor = message
 
     def _take_control(self, record: Record) -> None:
         message = codec.decode(record.value, messages.CampaignControl)
-        self._campaign(message.tenant, message.campaign_id).take_order(message)
+        self._heard_of(message, record).orders.take(message)
 
-    def _campaign(self, tenant: str, campaign_id: str) -> Campaign:
-        key = keys.campaign_key(tenant, campaign_id)
+    def _bury(self, record: Record) -> None:
+        """Takes a tombstone (`schemas/forgetting.py`). The last is that of the cursor."""
+        tenant, campaign_id, part = keys.campaign_part(record.key or b"")
+        key, at_ms = keys.campaign_key(tenant, campaign_id), record.timestamp_ms
+        is_last = record.topic == self._topics.cursor
+        campaign = self._campaigns.get(key) or Campaign(tenant, campaign_id)
+        if is_last:
+            campaign.lose_cursor(at_ms)
+        elif record.topic == self._topics.progress:
+            campaign.lose_counts(part, at_ms)
+        elif record.topic == self._topics.campaign_control:
+            campaign.orders.lose(part, at_ms)
+        if is_last and forgetting.is_old(self._heard_ms(key), at_ms):
+            self._forget(key)
+        elif campaign.is_empty:
+            self._campaigns.pop(key, None)
+
+    def _forget(self, key: str) -> None:
+        """The id is free."""
+        self._campaigns.pop(key, None)
+        self._dropped.pop(key, None)
+
+    def _heard_of(self, message: _OfCampaign, record: Record) -> Campaign:
+        """The campaign that this record is about."""
+        key = keys.campaign_key(message.tenant, message.campaign_id)
         found = self._campaigns.get(key)
         if found is None:
             if self._is_loaded and len(self._campaigns) >= self._options.most:
                 self._drop_old()
-            found = self._campaigns[key] = Campaign(tenant, campaign_id)
+            found = self._campaigns[key] = Campaign(message.tenant, message.campaign_id)
+        found.heard_ms = max(found.heard_ms, record.timestamp_ms)
         return found
 
-    def _first(self, key: str) -> First | None:
-        found = self._campaigns.get(key)
-        return self._forgotten.get(key) if found is None else self._first_of(key, found)
+    def _heard_ms(self, key: str) -> int:
+        """When the newest record about it was written; 0 when nothing is known of it."""
+        campaign, dropped = self._campaigns.get(key), self._dropped.get(key)
+        return max(campaign.heard_ms if campaign else 0, dropped.heard_ms if dropped else 0)
 
-    def _first_of(self, key: str, campaign: Campaign) -> First:
-        return campaign.first or self._forgotten.get(key, UNKNOWN)
+    def _first(self, key: str) -> First | None:
+        campaign, dropped = self._campaigns.get(key), self._dropped.get(key)
+        if campaign is not None and campaign.first is not None:
+            return campaign.first
+        if dropped is not None:
+            return dropped.first
+        return UNKNOWN if campaign is not None else None
 
     def _drop_old(self) -> None:
-        """Forgets what finished long ago; above the bound, the oldest finished ones and strays as well.
+        """Keeps what finished long ago no more; above the bound, the oldest finished ones and strays as well.
 
-        What they were asked for is kept: their ids are never free again.
+        What they were asked for stays until their ids are free.
         """
         horizon_ms = self._clock.now_ms() - self._options.finished_days * DAY_MS
         done = {key: found for key, found in self._campaigns.items() if found.finished_at_ms or not found.is_known}
@@ -228,4 +279,9 @@ class CampaignView:
         surplus = len(self._campaigns) - self._options.most * 9 // 10
         for position, key in enumerate(by_age):
             if position < surplus or 0 < done[key].finished_at_ms < horizon_ms:
-                self._forgotten[key] = self._first_of(key, self._campaigns.pop(key))
+                self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        dropped = _Dropped(self._first(key) or UNKNOWN, self._heard_ms(key))
+        del self._campaigns[key]
+        self._dropped[key] = dropped

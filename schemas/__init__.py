@@ -13,5 +13,6 @@ a person can be reached), `facets` (how a profile lies on its topic), `stores` (
 (the port to Redis) and `shared_trips` (asked together), `timeline` (an entry of it),
 `backstage` (what senders know, for support).
 What became of it: `states` (one delivery), `slots` (one notification), `packed_slots` (its bytes), `rows` (a page of
-them), `counts` (of a campaign), `standstill` (one that does not move), `reports` (what a provider says).
+them), `counts` (of a campaign), `given_orders` (to one), `standstill` (one that does not move), `forgetting` (when one
+is over, and its id free), `reports` (what a provider says).
 """

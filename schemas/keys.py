@@ -241,18 +241,33 @@ def campaign_key(tenant: str, campaign_id: str) -> str:
 
 def cancel_key(tenant: str, campaign_id: str) -> str:
     """The cancel's own key on `campaign.control`: a later pause or resume cannot overwrite it."""
-    return campaign_key(tenant, campaign_id) + "#cancel"
+    return control_key(tenant, campaign_id, CampaignOrder.CANCELLED)
 
 
 def control_key(tenant: str, campaign_id: str, order: CampaignOrder) -> str:
     """Record key of an order: pause and resume share one, every other kind has its own."""
+    kind = order_kind(order)
+    return f"{campaign_key(tenant, campaign_id)}#{kind}" if kind else campaign_key(tenant, campaign_id)
+
+
+def order_kind(order: CampaignOrder) -> str:
+    """What stands in an order's record key behind the campaign; "" of a pause or a resume."""
     match order:
         case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
-            return campaign_key(tenant, campaign_id)
+            return ""
         case CampaignOrder.CANCELLED:
-            return cancel_key(tenant, campaign_id)
+            return "cancel"
         case CampaignOrder.PACE | CampaignOrder.WEIGHT:
-            return f"{campaign_key(tenant, campaign_id)}#{order.value}"
+            return order.value
+
+
+def campaign_part(key: bytes) -> tuple[str, str, str]:
+    """(tenant, campaign id, what stands behind them) of a record key of the campaign topics: the partition of counts,
+    the kind of an order, else "". Of other keys it says something that is no campaign's.
+    """
+    campaign, _, part = key.decode(errors="replace").replace(":", "#").partition("#")
+    tenant, _, campaign_id = campaign.partition("/")
+    return decoded(tenant), decoded(campaign_id), part
 
 
 def page_key(tenant: str, campaign_id: str, page: int) -> str:

@@ -2,6 +2,7 @@
 
 Filled from five topics by a view that every dispatch process keeps, leader or not: so a new leader starts warm.
 Totals are sums of absolute vectors; completion, once published, is latched and only counts change later.
+A campaign that ended is told of for a month; what is left of it then goes with its tombstones (`streams/burials.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from schemas import codec, keys, messages, standstill
+from schemas import codec, forgetting, keys, messages, standstill
 from schemas.counts import Totals, totals
 from schemas.errors import Poison
-from schemas.messages import CampaignCursor, CampaignOrder, CampaignRequested, CampaignState, CampaignStatus
+from schemas.given_orders import GivenOrders
+from schemas.messages import CampaignCursor, CampaignRequested, CampaignState, CampaignStatus
 from schemas.policies import Policies
-from schemas.records import Record
+from schemas.records import Placed, Record
 from schemas.standstill import WaitsFor
 from schemas.topics import Topics
 
@@ -28,26 +30,28 @@ FINISHED_KEPT_MS = 31 * DAY_MS
 
 @dataclass(slots=True)
 class Campaign:
-    """One campaign as the log tells it. request is None while only a stray part of it has been seen.
+    """One campaign as the log tells it. request is None while only a stray part of it has been seen, and once it is
+    told of no more.
 
-    control: the newest pause or resume. has_provider: whether it could go out, when that was last asked. held:
-    recipients that wait in hold as parts of pages, changed last at held_moved_ms; held_deliveries: planned ones that
-    wait there (`streams/holds.py`).
+    has_provider: whether it could go out, when that was last asked. held: recipients that wait in hold as parts of
+    pages, changed last at held_moved_ms; held_deliveries: planned ones that wait there (`streams/holds.py`).
+    progress_ms: partition -> when its counts were told. places: topic -> where its newest request and state lie.
+    heard_ms: when the newest record about it was written.
     """
 
     key: str
     request: CampaignRequested | None = None
     cursor: CampaignCursor | None = None
-    control: messages.CampaignControl | None = None
-    ordered_pace: messages.CampaignControl | None = None
-    ordered_weight: messages.CampaignControl | None = None
-    is_cancelled: bool = False
+    orders: GivenOrders = field(default_factory=GivenOrders)
     has_provider: bool = True
     held: int = 0
     held_moved_ms: int = 0
     held_deliveries: int = 0
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
+    progress_ms: dict[int, int] = field(default_factory=dict)
     state: CampaignState | None = None
+    places: dict[str, Placed] = field(default_factory=dict)
+    heard_ms: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -55,20 +59,29 @@ class Campaign:
 
     @property
     def is_paused(self) -> bool:
-        return self.control is not None and self.control.order is CampaignOrder.PAUSED
+        return self.orders.is_paused
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.orders.is_cancelled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of it but its id."""
+        return not (self.request or self.state or self.cursor or self.progress or self.orders)
 
     @property
     def pace_per_s(self) -> int:
         """The pace last ordered, or that of the request; 0 = no limit of its own."""
-        if self.ordered_pace is not None:
-            return self.ordered_pace.pace_per_s
+        if self.orders.pace_per_s is not None:
+            return self.orders.pace_per_s
         return self.request.pace_per_s if self.request is not None else 0
 
     @property
     def weight(self) -> int:
         """Its share beside other campaigns of its tenant, as last ordered or requested; 1 at least."""
-        if self.ordered_weight is not None:
-            return max(1, self.ordered_weight.weight)
+        if self.orders.weight is not None:
+            return max(1, self.orders.weight)
         return max(1, self.request.weight) if self.request is not None else 1
 
     @property
@@ -87,6 +100,12 @@ class Campaign:
 
     def counts(self) -> Totals:
         return totals(self.progress.values())
+
+    def lose_counts(self, partition: str, at_ms: int) -> None:
+        """A tombstone was written then for the counts of this partition."""
+        number = int(partition) if partition.isdecimal() else -1
+        if number in self.progress and forgetting.is_old(self.progress_ms[number], at_ms):
+            del self.progress[number], self.progress_ms[number]
 
 
 def is_stopped(campaign: Campaign, now_ms: int) -> bool:
@@ -195,7 +214,8 @@ class Campaigns:
     """All campaigns, kept up to date record by record. topics: those whose records it takes."""
 
     def __init__(self, topics: Topics, policies: Policies) -> None:
-        self._readers: dict[str, Callable[[bytes], Campaign]] = {
+        self._topics = topics
+        self._readers: dict[str, Callable[[Record], Campaign]] = {
             topics.campaign_requests: self._request,
             topics.campaign_control: self._control,
             topics.progress: self._progress,
@@ -212,13 +232,15 @@ class Campaigns:
     def on_record(self, record: Record) -> None:
         """Takes one record of one of `topics`; what cannot be read is logged and left out."""
         if record.value is None:
+            self._bury(record)
             return
         try:
-            campaign = self._readers[record.topic](record.value)
+            campaign = self._readers[record.topic](record)
         except Poison as error:
             place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning("campaign.record_unreadable", extra={**place, "error": error.text})
             return
+        campaign.heard_ms = max(campaign.heard_ms, record.timestamp_ms)
         self._touched.add(campaign.key)
         self._sort(campaign)
 
@@ -256,11 +278,16 @@ class Campaigns:
         self._sort(campaign)
 
     def forget_old(self, now_ms: int) -> None:
-        """Lets go of campaigns that finished long ago."""
-        for key, campaign in list(self._all.items()):
+        """Campaigns that finished long ago are told of no more."""
+        for campaign in self._all.values():
             finished_at = campaign.state.finished_at if campaign.state is not None else None
             if finished_at is not None and now_ms - finished_at > FINISHED_KEPT_MS:
-                del self._all[key]
+                campaign.request = None
+
+    def quiet(self, now_ms: int) -> list[Campaign]:
+        """Of which nothing was heard for so long that what is left of them may go."""
+        strays = (campaign for campaign in self._all.values() if campaign.request is None)
+        return [campaign for campaign in strays if now_ms - campaign.heard_ms >= forgetting.QUIET_MS]
 
     def _sort(self, campaign: Campaign) -> None:
         if campaign.request is None or campaign.is_finished:
@@ -272,9 +299,37 @@ class Campaigns:
         key = keys.campaign_key(tenant, campaign_id)
         return self._all.setdefault(key, Campaign(key))
 
-    def _request(self, raw: bytes) -> Campaign:
-        request = codec.decode(raw, CampaignRequested)
+    def _bury(self, record: Record) -> None:
+        """Takes a tombstone (`schemas/forgetting.py`). The last is that of the cursor."""
+        tenant, campaign_id, part = keys.campaign_part(record.key or b"")
+        campaign = self._all.get(keys.campaign_key(tenant, campaign_id))
+        if campaign is None:
+            return
+        at_ms, is_last = record.timestamp_ms, record.topic == self._topics.cursor
+        if is_last:
+            self._lose_cursor(campaign, at_ms)
+        elif record.topic == self._topics.progress:
+            campaign.lose_counts(part, at_ms)
+        elif record.topic == self._topics.campaign_control:
+            campaign.orders.lose(part, at_ms)
+        if campaign.is_empty or (is_last and forgetting.is_old(campaign.heard_ms, at_ms)):
+            del self._all[campaign.key]
+            self._unfinished.pop(campaign.key, None)
+
+    def _lose_cursor(self, campaign: Campaign, at_ms: int) -> None:
+        if campaign.cursor is None or forgetting.is_old(campaign.cursor.at_ms, at_ms):
+            campaign.cursor = None
+            return
+        self._overwritten.add(campaign.key)
+        self._touched.add(campaign.key)
+
+    def _request(self, record: Record) -> Campaign:
+        request = codec.decode(record.value, CampaignRequested)
         campaign = self._of(request.tenant, request.campaign_id)
+        if not campaign.is_empty and forgetting.is_old(campaign.heard_ms, record.timestamp_ms):
+            # Its id was free again; the tombstones may be read later, as topics are read side by side.
+            campaign = self._all[campaign.key] = Campaign(campaign.key)
+        campaign.places[record.topic] = Placed(record.partition, record.offset)
         if campaign.request is None:  # the first request of an id wins
             campaign.request = request
             if request.template not in self._policies:
@@ -282,30 +337,23 @@ class Campaigns:
                 log.error("campaign.template_missing", extra=name)
         return campaign
 
-    def _control(self, raw: bytes) -> Campaign:
-        control = codec.decode(raw, messages.CampaignControl)
+    def _control(self, record: Record) -> Campaign:
+        control = codec.decode(record.value, messages.CampaignControl)
         campaign = self._of(control.tenant, control.campaign_id)
-        match control.order:
-            case CampaignOrder.CANCELLED:
-                campaign.is_cancelled = True
-            case CampaignOrder.RUNNING | CampaignOrder.PAUSED:
-                campaign.control = control
-            case CampaignOrder.PACE:
-                campaign.ordered_pace = control
-            case CampaignOrder.WEIGHT:
-                campaign.ordered_weight = control
+        campaign.orders.take(control)
         return campaign
 
-    def _progress(self, raw: bytes) -> Campaign:
-        progress = codec.decode(raw, messages.CampaignProgress)
+    def _progress(self, record: Record) -> Campaign:
+        progress = codec.decode(record.value, messages.CampaignProgress)
         campaign = self._of(progress.tenant, progress.campaign_id)
         known = campaign.progress.get(progress.partition)
         if known is None or progress.version >= known.version:
             campaign.progress[progress.partition] = progress
+            campaign.progress_ms[progress.partition] = record.timestamp_ms
         return campaign
 
-    def _cursor(self, raw: bytes) -> Campaign:
-        cursor = codec.decode(raw, CampaignCursor)
+    def _cursor(self, record: Record) -> Campaign:
+        cursor = codec.decode(record.value, CampaignCursor)
         campaign = self._of(cursor.tenant, cursor.campaign_id)
         self._take_cursor(campaign, cursor)
         return campaign
@@ -317,10 +365,11 @@ class Campaigns:
         elif cursor.epoch < known.epoch:
             self._overwritten.add(campaign.key)
 
-    def _state(self, raw: bytes) -> Campaign:
-        found = codec.decode(raw, CampaignState)
+    def _state(self, record: Record) -> Campaign:
+        found = codec.decode(record.value, CampaignState)
         campaign = self._of(found.tenant, found.campaign_id)
         self._take_state(campaign, found)
+        campaign.places[record.topic] = Placed(record.partition, record.offset)
         return campaign
 
     def _take_state(self, campaign: Campaign, found: CampaignState) -> None:

@@ -107,7 +107,7 @@ async def _give(
     if not await parts.campaigns.seen_orders(placed):
         campaign = replace(campaign)
         for order in orders:
-            campaign.take_order(order)
+            campaign.orders.take(order)
     return bodies.answer(campaign_answers.campaign_answer(parts, campaign), 202)
 
 

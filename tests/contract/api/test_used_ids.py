@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient
 
 from producers.campaign_view import CampaignView, Options
 from schemas import codec, messages
+from schemas.forgetting import QUIET_MS
 from schemas.messages import CampaignCursor, CampaignState, CampaignStatus
 from schemas.records import Outgoing
 from tests.doubles.api import Api
@@ -84,3 +85,26 @@ async def test_an_id_is_not_free_again_when_the_log_has_lost_its_request(
     answer = await client.post(PATH, json=SPRING)
     assert (answer.status, (await answer.json())["field"]) == (422, "campaign_id")
     assert not api.campaigns() and not api.pages()
+
+
+async def test_an_id_is_free_again_when_dispatch_has_removed_what_was_left_of_its_campaign(
+    api: Api, client: Client
+) -> None:
+    """The campaign of each month under one name; also where the API keeps the old one no more."""
+    await forget_spring(api, client)
+    cursor = CampaignCursor("default", "spring", 1, 1, 1, 1, api.clock.now_ms())
+    await write(api, api.topics.cursor, cursor)
+    other = SPRING | {"recipients": [{"user_id": "u2"}]}
+    assert (await client.post(PATH, json=other)).status == 422
+    api.clock.advance(QUIET_MS)
+    await api.log.publish([Outgoing(api.topics.cursor, b"default/spring", None)])
+    answer = await client.post(PATH, json=other)
+    assert (answer.status, "Idempotent-Replayed" in answer.headers) == (202, False)
+    assert [asked.recipients for asked in api.campaigns() if asked.campaign_id == "spring"] == [1, 1]
+    assert (await (await client.get(f"{PATH}/spring")).json())["status"] == "running"
+
+
+async def test_a_tombstone_that_comes_late_frees_no_id_of_a_campaign_of_now(api: Api, client: Client) -> None:
+    await forget_spring(api, client)
+    await api.log.publish([Outgoing(api.topics.cursor, b"default/spring", None)])
+    assert (await client.post(PATH, json=SPRING)).headers.get("Idempotent-Replayed") == "true"

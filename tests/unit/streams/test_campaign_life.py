@@ -75,10 +75,11 @@ def test_the_first_completion_stays() -> None:
 
 def test_a_cancel_wins_over_a_pause_and_over_a_later_resume() -> None:
     found = campaign(released=False)
-    found.control = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    pause = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    found.orders.take(pause)
     assert told(found).status is CampaignStatus.PAUSED
-    found.is_cancelled = True
-    found.control = replace(found.control, order=CampaignOrder.RUNNING)
+    found.orders.take(replace(pause, order=CampaignOrder.CANCELLED))
+    found.orders.take(replace(pause, order=CampaignOrder.RUNNING))
     assert told(found).status is CampaignStatus.CANCELLED
 
 
@@ -100,9 +101,9 @@ def test_a_pace_ordered_later_replaces_that_of_the_request() -> None:
     found = campaign()
     found.request = replace(REQUEST, pace_per_s=50)
     assert found.pace_per_s == 50
-    found.ordered_pace = CampaignControl("default", "spring", CampaignOrder.PACE, 10, START_MS)
+    found.orders.take(CampaignControl("default", "spring", CampaignOrder.PACE, 10, START_MS))
     assert found.pace_per_s == 10
-    found.ordered_pace = CampaignControl("default", "spring", CampaignOrder.PACE, 0, START_MS)
+    found.orders.take(CampaignControl("default", "spring", CampaignOrder.PACE, 0, START_MS))
     assert found.pace_per_s == 0, "the limit was lifted"
 
 
@@ -127,7 +128,7 @@ def test_what_an_idle_campaign_waits_for_is_told() -> None:
     assert told(found, later).waits_for == "room"
     found.has_provider = False
     assert told(found, later).waits_for == "provider"
-    found.control = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    found.orders.take(CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS))
     assert told(found).waits_for == "resume"
 
 
@@ -146,9 +147,10 @@ def test_a_page_without_a_plan_waits_for_fan_out_and_one_with_plans_for_the_send
 def test_a_pause_of_hours_is_no_stall_after_the_resume() -> None:
     found = campaign()
     found.state = told(found)
-    found.control = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    pause = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, START_MS)
+    found.orders.take(pause)
     found.state = told(found, START_MS + 1_000)
-    found.control = replace(found.control, order=CampaignOrder.RUNNING)
+    found.orders.take(replace(pause, order=CampaignOrder.RUNNING))
     assert told(found, START_MS + 7_200_000).progress_at == START_MS + 7_200_000
 
 

@@ -11,7 +11,7 @@ Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campa
 `backlog` (how full each is), `fairness` (whose turn it is), `pace` (a rate kept by counting), `stalls` (who does not
 move), `fan_out` (a page -> its deliveries), `page_waits` (who of it is due later), `fanned` (which pages reached the
 lanes), `lane_records` and `stencil` (their bytes), `page_status` (what their rows are told), `ticks` (a daily word to
-delete old rows), `page_records` (what dispatch writes of a page).
+delete old rows), `burials` (what old campaigns left), `page_records` (what dispatch writes of a page).
 What waits for long: `holds` (what is held and when it is due), `held_flows` (its turns in the lanes), `held_release`
 (what the leader does with it), `hold_orders` (what operators order), `letting_go` (what comes out),
 `went_before` (what came out long ago), `digest_groups`

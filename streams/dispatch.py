@@ -29,6 +29,7 @@ from schemas.records import Outgoing, Publisher, Tails, TopicView
 from schemas.topics import Topics
 from streams import campaigns as life
 from streams import cursors, page_records
+from streams.burials import Burials
 from streams.campaigns import Campaign, Campaigns
 from streams.digests import Digests
 from streams.grants import Grants
@@ -44,7 +45,6 @@ from streams.ticks import Ticks
 
 log = logging.getLogger(__name__)
 
-FORGET_EVERY_MS = 3_600_000
 UNNOTED_PAGES = 2 * PAGES_A_LOOK
 """What a leader may have let go and not noted: that of its last look, and of one more when it was deposed meanwhile."""
 
@@ -83,6 +83,7 @@ class Dispatch:
         ticks: Ticks,
         held: HeldRelease,
         digests: Digests,
+        burials: Burials,
         options: DispatchOptions | None = None,
         gap: Gap | None = None,
     ) -> None:
@@ -99,16 +100,17 @@ class Dispatch:
         self._ticks = ticks
         self._held = held
         self._digests = digests
+        self._burials = burials
+        self._views: list[TopicView] = []
         self._options = options or DispatchOptions()
         self._stopping = asyncio.Event()
         self.followed = asyncio.Event()
-        self._forgot_at_ms = clock.now_ms()
         self._stalls = Stalls(releases)
         self._before = ReleasedBefore(UNNOTED_PAGES)
 
     async def run(self) -> None:
         """Returns after stop()."""
-        views = [
+        self._views = views = [
             await self._tails.follow(self._campaigns.topics, self._campaigns.on_record),
             await self._tails.follow(self._held.holds.topics, self._held.holds.on_record),
             await self._tails.follow(self._held.orders.topics, self._held.orders.on_record),
@@ -126,6 +128,7 @@ class Dispatch:
                     await self._until_stopped_or(_caught_up(views))
                     self._releases.start_over()
                     self._before.start_over()
+                    self._burials.start_over()
                     led_epoch = epoch
                 else:
                     await self.look(epoch)
@@ -170,9 +173,7 @@ class Dispatch:
         if released.tokens:
             await self._grants.give(released.tokens)
         await self._ticks.write_due()
-        if now_ms - self._forgot_at_ms > FORGET_EVERY_MS:
-            self._forgot_at_ms = now_ms
-            self._campaigns.forget_old(now_ms)
+        await self._burials.run_due(epoch, self._catch_up)
         if self._leadership.epoch == epoch:
             await self._digests.let_go()
 
@@ -295,6 +296,9 @@ class Dispatch:
     def _state_record(self, state: CampaignState) -> Outgoing:
         key = keys.campaign_key(state.tenant, state.campaign_id)
         return Outgoing(self._topics.campaign_state, key.encode(), codec.encode(state))
+
+    async def _catch_up(self) -> None:
+        await _caught_up(self._views)
 
     def _pass(self, gap: str) -> None:
         if self._gap is not None:

@@ -21,6 +21,7 @@ from schemas.gaps import Gap
 from schemas.messages import NotificationRequested, Priority
 from schemas.records import Publisher
 from streams.backlog import Backlog
+from streams.burials import Burials
 from streams.callbacks import RouteCallbacks
 from streams.campaigns import Campaigns
 from streams.digest_marks import DigestMarks
@@ -187,6 +188,7 @@ async def dispatch(settings: Settings, gap: Gap | None = None) -> None:
             ticks,
             HeldRelease(campaigns, letting_go, _drops(ground), publisher, ground.topics, ground.clock, ground.gap),
             _digests(ground, campaigns, letting_go, publisher),
+            Burials(campaigns, letting_go.holds, reader, leadership, publisher, ground.topics, ground.clock),
             gap=ground.gap,
         )
         await telling(ground.health, work.run(), [work.followed.wait, leadership.joined.wait])

@@ -17,6 +17,7 @@ from schemas.records import Outgoing, Tails
 from schemas.stores import StatusReads
 from schemas.trips import Epoch, Script, Trip
 from streams.backlog import Backlog
+from streams.burials import Burials
 from streams.campaigns import Campaigns
 from streams.digest_marks import DigestMarks
 from streams.digests import Digests, Entries
@@ -95,9 +96,9 @@ class CampaignRoad(StatusRoad):
             await self.log.follow(held.holds.topics, held.holds.on_record)
             await self.log.follow(held.orders.topics, held.orders.on_record)
         leads, tails = Leads(epoch), tails or self.log
-        return Dispatch(
-            campaigns, releases, ahead, grants, leads, tails, self.log, TOPICS, self.clock, ticks, held, digests
-        )
+        burials = Burials(campaigns, held.holds, self.log, leads, self.log, TOPICS, self.clock)
+        of_the_log = (tails, self.log, TOPICS, self.clock)
+        return Dispatch(campaigns, releases, ahead, grants, leads, *of_the_log, ticks, held, digests, burials)
 
     async def settle(self, leader: Dispatch, epoch: int = 1) -> None:
         """Looks several times, with everything counted in between."""

@@ -35,6 +35,7 @@ from schemas.messages import Channel, NotificationRequested, Priority, ReleasedP
 from schemas.records import Handler, LogReader, Record
 from schemas.trips import Epoch, Trip, asked
 from streams.backlog import Backlog
+from streams.burials import Burials
 from streams.callbacks import CallbackOptions, RouteCallbacks
 from streams.campaigns import Campaigns
 from streams.digest_marks import DigestMarks
@@ -278,6 +279,7 @@ async def dispatch(ground: Ground) -> None:
         Digests(
             campaigns, letting_go, marks, Entries(ENTRY_EPOCHS, IDS), POLICIES, producer, TOPICS, clock, ground.gap
         ),
+        Burials(campaigns, letting_go.holds, ground.reader, leadership, producer, TOPICS, clock),
         DispatchOptions(look_every_s=LOOK_S),
         gap=ground.gap,
     )

@@ -21,6 +21,7 @@ from schemas.policies import MessageClass, TemplatePolicy
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.backlog import Backlog
+from streams.burials import Burials
 from streams.campaigns import Campaigns
 from streams.digest_marks import DigestMarks
 from streams.digests import Digests, Entries
@@ -70,8 +71,9 @@ async def main(bootstrap: str, redis_url: str, prefix: str, instance: str, deadl
     ticks = Ticks(publisher, topics, 1, clock)
     held = HeldRelease(campaigns, letting_go, Dropped(), publisher, topics, clock, gap)
     digests = Digests(campaigns, letting_go, marks, entries, POLICIES, publisher, topics, clock, gap)
+    burials = Burials(campaigns, held.holds, reader, leadership, publisher, topics, clock)
     await Dispatch(
-        campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held, digests
+        campaigns, releases, ahead, grants, leadership, tails, publisher, topics, clock, ticks, held, digests, burials
     ).run()
 
 

@@ -28,6 +28,7 @@ from schemas.records import Outgoing, Record
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.backlog import Backlog
+from streams.burials import Burials
 from streams.campaigns import Campaigns
 from streams.digest_marks import DigestMarks
 from streams.digests import Digests, Entries
@@ -92,9 +93,9 @@ class World:
         marks, entries = DigestMarks(self.trips, Epoch()), Entries({}, IDS)
         digests = Digests(campaigns, letting_go, marks, entries, POLICIES, self.log, TOPICS, self.clock)
         leads = Leads(epoch)
-        return Dispatch(
-            campaigns, releases, ahead, grants, leads, self.log, self.log, TOPICS, self.clock, ticks, held, digests
-        )
+        burials = Burials(campaigns, held.holds, self.log, leads, self.log, TOPICS, self.clock)
+        of_the_log = (self.log, self.log, TOPICS, self.clock)
+        return Dispatch(campaigns, releases, ahead, grants, leads, *of_the_log, ticks, held, digests, burials)
 
     async def rate(self, channel: Channel) -> float:
         return self.rates[channel]

@@ -36,11 +36,12 @@ from deploy import budgets, sections
 from deploy.engines import BULK_MS, FAST_MS, engine, run
 from deploy.ground import Ground
 from deploy.provider_rates import INAPP, providers_of, rate_of, standby_share
-from deploy.settings import Settings
+from deploy.settings import Settings, wrong_authority
 from retry_topics.budget import RetryBudget
 from retry_topics.dead_letters import DeadLetters
 from retry_topics.ladder import LadderOptions
 from schemas.clock import Clock
+from schemas.errors import Misconfigured
 from schemas.gaps import Gap
 from schemas.messages import Channel, Priority
 from schemas.records import Publisher
@@ -269,4 +270,9 @@ def _smtp(given: sections.Provider, timeout_s: float) -> SmtpOptions:
 
 
 def _tls(given: sections.Provider) -> ssl.SSLContext | None:
-    return ssl.create_default_context(cafile=given.ca) if given.ca else None
+    """Raises Misconfigured."""
+    if not given.ca:
+        return None
+    if why := wrong_authority(given.ca):
+        raise Misconfigured(f"the ca of the provider at {given.url}: {given.ca} {why}")
+    return ssl.create_default_context(cafile=given.ca)

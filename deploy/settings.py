@@ -348,16 +348,22 @@ def _repeated_keys(tenants: Mapping[str, sections.Tenant]) -> Iterator[tuple[tup
 
 
 def _wrong_authorities(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every process would stumble over them one by one."""
+    """Every process would stumble over that of the broker; a provider's may lie only where somebody calls it."""
     named: dict[tuple[str, ...], str] = {("kafka", "ca"): settings.kafka.ca}
-    named |= {("providers", name, "ca"): given.ca for name, given in settings.providers.items()}
-    for path, file in named.items():
-        try:
-            if file:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
-        except OSError as error:
-            why = "holds no certificate" if isinstance(error, ssl.SSLError) else f"cannot be read: {error.strerror}"
-            yield path, f"{'.'.join(path)}: {file} {why}"
+    there = {name: given.ca for name, given in settings.providers.items() if Path(given.ca).exists()}
+    named |= {("providers", name, "ca"): ca for name, ca in there.items()}
+    for path, ca in named.items():
+        if ca and not Path(ca).is_dir() and (why := wrong_authority(ca)):
+            yield path, f"{'.'.join(path)}: {ca} {why}"
+
+
+def wrong_authority(file: str) -> str:
+    """Why nobody's certificate can be checked by this file; "" when it can."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except OSError as error:
+        return "holds no certificate" if isinstance(error, ssl.SSLError) else f"cannot be read: {error.strerror}"
+    return ""
 
 
 def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:

@@ -25,6 +25,8 @@ JUST_NOW_MS = 5 * 60_000
 LET_GO_AHEAD_MS = 3_600_000
 """A campaign's pages are let go so long before its local start comes anywhere: at 3,000 recipients a second, 10 million
 wait in hold by then."""
+_LATEST_MS = 2**53
+"""Of an event that was moved: its devices were judged where it first came, by that record's time."""
 KEY_MAX = 128
 Timed = TypeVar("Timed", messages.NotificationRequested, messages.CampaignRequested)
 Request = messages.NotificationRequested | messages.CampaignRequested
@@ -93,7 +95,7 @@ def check_event(
         params=params_text(body.params),
         channels=_distinct(body.channels),
         priority=_lowered(body.priority),
-        to=None if body.to is None else body.to.contact(now_ms),
+        to=None if body.to is None else body.to.contact(_LATEST_MS if event.origin_row else now_ms),
         accepted_at_ms=accepted_at_ms,
     )
     return _with_expiry(checked, policy, accepted_at_ms, limits)

@@ -17,6 +17,12 @@ class GivenOrders:
     def __bool__(self) -> bool:
         return bool(self._newest)
 
+    def copy(self) -> GivenOrders:
+        """Of its own: what it takes or loses changes nothing here."""
+        made = GivenOrders()
+        made._newest.update(self._newest)
+        return made
+
     def take(self, control: CampaignControl) -> None:
         """The newest of its kind."""
         self._newest[keys.order_kind(control.order)] = control

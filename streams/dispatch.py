@@ -136,7 +136,6 @@ class Dispatch:
             except Transient as error:
                 log.warning("dispatch.look_failed", extra={"error": str(error)})
                 self._ahead.start_over()
-                self._before.start_over()
                 await self._until_stopped_or(asyncio.sleep(self._options.look_every_s))
 
     def stop(self) -> None:
@@ -185,13 +184,17 @@ class Dispatch:
             return
         self._pass("before_release")
         outgoing = [record for one, page in released.pages for record in self._page_records(one, page, now_ms)]
-        await self._publisher.publish(outgoing)
-        self._pass("after_release")
-        for candidate, _ in released.pages:
-            metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
         gone: list[Gone] = [(c.campaign, c.request, page) for c, page in released.pages]
         gone += [(c.campaign, c.request, None) for c in released.at_end]
-        await self._move_cursors(gone, epoch)
+        try:
+            await self._publisher.publish(outgoing)
+            self._pass("after_release")
+            for candidate, _ in released.pages:
+                metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
+            await self._move_cursors(gone, epoch)
+        except Transient:
+            self._before.start_over()  # nobody knows what the log has of it
+            raise
 
     async def _end_pages(self, campaign: Campaign, request: CampaignRequested, end: End, epoch: int) -> None:
         """The recipients of pages that will never go out get their outcome here, so that the counts close."""

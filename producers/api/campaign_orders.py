@@ -105,7 +105,7 @@ async def _give(
     for order in orders:
         metrics.CAMPAIGN_ORDERS.labels(campaign.tenant, order.order.value).inc()
     if not await parts.campaigns.seen_orders(placed):
-        campaign = replace(campaign)
+        campaign = replace(campaign, orders=campaign.orders.copy())
         for order in orders:
             campaign.orders.take(order)
     return bodies.answer(campaign_answers.campaign_answer(parts, campaign), 202)

@@ -196,6 +196,7 @@ async def test_an_order_that_is_not_read_back_in_time_is_answered_as_it_holds(
         assert (await ordered(blind, spring, "pause"))["status"] == "paused"
         told = await (await blind.patch(spring, json={"weight": 9})).json()
         assert told["weight"] == 9
+        assert (await (await blind.get(spring)).json())["weight"] == 1, "the view itself waits for the log"
     assert (await (await client.get(spring)).json())["status"] == "paused"
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import trustme
 
-from deploy import broker_state, redis_client, settings
+from deploy import broker_state, redis_client, senders, settings
 from deploy.processes import facing_in
 from deploy.settings import Settings
+from schemas.clock import SystemClock
 from schemas.errors import Misconfigured
 from schemas.trips import Epoch
 
+BROKER = '[kafka]\nsecurity_protocol = "SSL"\nca = "ca.pem"\n'
 GATEWAY = '[providers.gateway]\nkind = "http"\nrate_per_s = 1\nburst = 2\n'
 
 
@@ -88,20 +90,33 @@ def test_a_redis_address_that_only_the_client_finds_wrong_is_a_refusal_too() -> 
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ('[kafka]\nsecurity_protocol = "SSL"\nca = "ca.pem"\n', "tidings.toml:3: kafka.ca: "),
+        (BROKER, "tidings.toml:3: kafka.ca: "),
         (f'{GATEWAY}url = "https://x"\nca = "ca.pem"\n', "tidings.toml:6: providers.gateway.ca: "),
     ],
 )
-def test_a_missing_or_wrong_certificate_of_an_authority_is_told_with_its_line_and_a_good_one_starts_at_the_files_folder(
+def test_a_wrong_certificate_of_an_authority_is_told_with_its_line_and_a_good_one_starts_at_the_files_folder(
     tmp_path: Path, text: str, where: str
 ) -> None:
     ca = tmp_path / "ca.pem"
-    assert f"{where}{ca} cannot be read: No such file or directory" in _refusal(tmp_path, text)
     ca.write_text("junk")
     assert f"{where}{ca} holds no certificate" in _refusal(tmp_path, text)
     trustme.CA().cert_pem.write_to_path(str(ca))
     read = _load(tmp_path, text)
     assert str(ca) in (read.kafka.ca, *(given.ca for given in read.providers.values()))
+
+
+def test_the_brokers_authority_must_be_there_and_may_be_a_folder(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    told = _refusal(tmp_path, BROKER)
+    assert f"tidings.toml:3: kafka.ca: {ca} cannot be read: No such file or directory" in told
+    ca.mkdir()
+    assert _load(tmp_path, BROKER).kafka.ca == str(ca)
+
+
+def test_a_providers_authority_need_only_be_where_the_provider_is_called(tmp_path: Path) -> None:
+    read = _load(tmp_path, f'{GATEWAY}url = "https://x"\nca = "ca.pem"\n')
+    with pytest.raises(Misconfigured, match=r"the provider at https://x: .*ca\.pem cannot be read: No such file"):
+        senders.outside(read, "gateway", SystemClock())
 
 
 def test_what_kafkas_client_refuses_to_be_made_with_is_told_in_words(tmp_path: Path) -> None:

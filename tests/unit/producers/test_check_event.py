@@ -41,6 +41,13 @@ def test_a_phone_whose_clock_runs_ahead_by_hours_is_no_fault_of_the_event() -> N
     assert check(replace(EVENT, to=ahead)).to == ahead
 
 
+def test_a_device_registered_since_the_publisher_accepted_the_event_is_none_to_refuse_when_it_is_moved() -> None:
+    """The second reading goes by the time of acceptance, which may lie days before that of the first record."""
+    phone = registered_at(NOW_MS)
+    moved = replace(EVENT, to=phone, accepted_at_ms=NOW_MS - 48 * HOUR_MS, origin_row="n.0a1b2c3d.0.1")
+    assert check(moved, NOW_MS - 48 * HOUR_MS).to == phone
+
+
 def test_what_the_api_accepted_passes_unchanged() -> None:
     raw = b'{"user_id":42,"template":"code","params":{"b":1,"a":null},"channels":["sms"],"to":{"locale":"de"}}'
     accepted = requests.notification(raw, "k", "default", POLICIES, NOW_MS, LIMITS)

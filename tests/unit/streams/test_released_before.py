@@ -138,6 +138,24 @@ async def test_behind_what_one_leader_can_have_let_go_nobody_is_asked(road: Camp
     assert cursor(road).at_ms == road.clock.now_ms()
 
 
+async def test_looks_that_fail_behind_what_they_let_go_and_noted_make_nobody_ask(road: CampaignRoad) -> None:
+    """As they do where Redis does not answer, or the topic of ticks."""
+    users = [f"u{n}" for n in range(2 * UNNOTED_PAGES)]
+    accepted.written(road.log.append, TOPICS, "spring", users, page_size=1)
+    leader = await road.leader()
+    road.log.only, road.log.fail = frozenset({TOPICS.status}), True
+    running = asyncio.create_task(leader.run())
+    while len(road.pages()) < UNNOTED_PAGES + 5:
+        await next_page(road)
+    seen = places(road)
+    road.clock.advance(25 * HOUR_MS)
+    await next_page(road)
+    leader.stop()
+    await running
+    again = since(road, seen)
+    assert again and not any(again.values())
+
+
 async def test_a_campaign_that_was_accepted_days_before_its_start_asks_nobody(road: CampaignRoad) -> None:
     await accepted.accept(road.log, TOPICS, "spring", 1_000, send_at_ms=START_MS + 48 * HOUR_MS)
     leader = await road.leader()

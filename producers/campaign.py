@@ -173,6 +173,11 @@ class Campaign:
         if self.cursor is not None and forgetting.is_old(self.cursor.at_ms, at_ms):
             self.cursor = None
 
+    def lose_state(self, at_ms: int) -> None:
+        """A tombstone was written then for its public state."""
+        if self.state is not None and forgetting.is_old(self.state.at, at_ms):
+            self.state = None
+
     def lose_counts(self, partition: str, at_ms: int) -> None:
         """A tombstone was written then for the counts of this partition."""
         number = int(partition) if partition.isdecimal() else -1

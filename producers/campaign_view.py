@@ -223,21 +223,28 @@ class CampaignView:
         self._heard_of(message, record).orders.take(message)
 
     def _bury(self, record: Record) -> None:
-        """Takes a tombstone (`schemas/forgetting.py`). The last is that of the cursor."""
+        """Takes a tombstone (`schemas/forgetting.py`). After the first its campaign is not kept, as the rest does not
+        add up; the last, that of the cursor, frees its id.
+        """
         tenant, campaign_id, part = keys.campaign_part(record.key or b"")
         key, at_ms = keys.campaign_key(tenant, campaign_id), record.timestamp_ms
         is_last = record.topic == self._topics.cursor
+        is_over = forgetting.is_old(self._heard_ms(key), at_ms)
         campaign = self._campaigns.get(key) or Campaign(tenant, campaign_id)
         if is_last:
             campaign.lose_cursor(at_ms)
+        elif record.topic == self._topics.campaign_state:
+            campaign.lose_state(at_ms)
         elif record.topic == self._topics.progress:
             campaign.lose_counts(part, at_ms)
         elif record.topic == self._topics.campaign_control:
             campaign.orders.lose(part, at_ms)
-        if is_last and forgetting.is_old(self._heard_ms(key), at_ms):
+        if is_last and is_over:
             self._forget(key)
         elif campaign.is_empty:
             self._campaigns.pop(key, None)
+        elif is_over and campaign.is_known:
+            self._drop(key)
 
     def _forget(self, key: str) -> None:
         """The id is free."""

@@ -1,9 +1,9 @@
 """When a campaign is forgotten, and its id free again: what those who write about it and all who read it go by.
 
-Its request, its state and its status rows go 30 days after the last word of it. Its cursor, counts and orders lie in
-compacted topics, which nothing leaves by itself: dispatch's leader writes their tombstones, the cursor's last
-(`streams/burials.py`). A tombstone takes only what was old when it was written; one that a deposed leader still had
-under way takes nothing of a new campaign of that id.
+Its request and its status rows go 30 days after the last word of it. Its state, cursor, counts and orders lie in
+compacted topics, which nothing leaves by itself in time, not even where they have a retention (`schemas/topics.py`):
+dispatch's leader writes their tombstones, the cursor's last (`streams/burials.py`). A tombstone takes only what was old
+when it was written; one that a deposed leader still had under way takes nothing of a new campaign of that id.
 """
 
 from __future__ import annotations

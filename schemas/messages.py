@@ -448,6 +448,9 @@ class CampaignStatus(StrEnum):
 class CampaignState:
     """Public contract on `campaign.state`, keyed by campaign. `finished_at` is latched once set.
 
+    A tombstone comes 40 days after the last that was heard of the campaign: what follows is of the next one of that id,
+    whatever its version.
+
     progress_at: when it last moved: let go, finished, started or resumed. waits_for: a
     `standstill.WaitsFor`; None while it moves.
     """

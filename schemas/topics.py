@@ -226,10 +226,12 @@ def _kept(days: int, max_message_bytes: int = MAX_MESSAGE_BYTES) -> dict[str, st
 
 
 def _compacted(days: int = 0) -> dict[str, str]:
-    """The newest value of each key; with days, none older than that.
+    """The newest value of each key; with days, not for ever.
 
-    The active segment is never compacted, hence the short segments. A reader that rebuilds itself slower
-    than delete.retention.ms could miss a tombstone.
+    A value goes when all in its segment are as old, and compaction puts old ones beside new ones until a segment has
+    1 GB: in a topic in use they stay for longer than the days. What must go in time needs a tombstone. The active
+    segment is never compacted, hence the short segments. A reader that rebuilds itself slower than
+    delete.retention.ms could miss a tombstone.
     """
     return {
         "cleanup.policy": "compact,delete" if days else "compact",

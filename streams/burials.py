@@ -1,10 +1,10 @@
 """What a campaign leaves in the log is removed long after it has ended: then its id is free again.
 
-Done by dispatch's leader (`schemas/forgetting.py` says when), of campaigns whose request and state the log does not
-hold any more and of which nothing is in hold. Tombstones of counts and orders come first, acked, then that of the
-cursor: while anything is left the id counts as used, so no new campaign of it can come between them. What a crash
-leaves, the next leader finds. A leader waits for an hour before it begins: what one that was deposed still had under
-way is in the log by then.
+Done by dispatch's leader (`schemas/forgetting.py` says when), of campaigns whose request the log does not hold any
+more and of which nothing is in hold. Tombstones of state, counts and orders come first, acked, then that of the cursor:
+while anything is left the id counts as used, so no new campaign of it can come between them. What a crash leaves, the
+next leader finds; from its first tombstone on nobody tells of a campaign. A leader waits for an hour before it begins:
+what one that was deposed still had under way is in the log by then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE = 100
 
 
 class Burials:
-    """Acts for the leader, once an hour."""
+    """Acts for the leader: once an hour."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class Burials:
 
     def start_over(self) -> None:
         """A leader begins."""
-        self._ran_at_ms = self._clock.now_ms()
+        self._next_at_ms = self._clock.now_ms() + EVERY_MS
 
     async def run_due(self, epoch: int, caught_up: Callable[[], Awaitable[None]]) -> None:
-        """Buries who is due when an hour has passed. Raises Transient: what is left has its turn in an hour.
+        """Buries who is due when it is time. Raises Transient: what is left has its turn in an hour.
 
         caught_up: returns once all that was in the log is known.
         """
         now_ms = self._clock.now_ms()
-        if now_ms - self._ran_at_ms < EVERY_MS:
+        if now_ms < self._next_at_ms:
             return
-        self._ran_at_ms = now_ms
+        self._next_at_ms = now_ms + EVERY_MS
         self._campaigns.forget_old(now_ms)
         if not self._campaigns.quiet(now_ms):
             return
@@ -74,17 +74,20 @@ class Burials:
                 await caught_up()
         except TimeoutError:
             raise Transient("what is written of campaigns could not be read to its end in time") from None
-        due = await self._gone(self._campaigns.quiet(now_ms))
+        gone = await self._gone(self._campaigns.quiet(now_ms))
         held = {flow.campaign for flow in self._holds.flows()}
-        await self._bury([campaign for campaign in due if campaign.key not in held][:AT_ONCE], epoch)
+        due = [campaign for campaign in gone if campaign.key not in held]
+        await self._bury(due[:AT_ONCE], epoch)
 
     async def _gone(self, campaigns: Sequence[Campaign]) -> list[Campaign]:
-        """Those of which the log holds no request and no state: who reads one would take it for the next campaign's."""
-        places = {(topic, place.partition) for one in campaigns for topic, place in one.places.items()}
-        ends = await self._reader.offsets_of(places)
+        """Those whose request the log does not hold: who reads one later would run the campaign again."""
+        topic = self._topics.campaign_requests
+        partitions = {one.requested_at.partition for one in campaigns if one.requested_at is not None}
+        kept = await self._reader.offsets_of([(topic, partition) for partition in partitions])
 
         def is_gone(campaign: Campaign) -> bool:
-            return all(place.offset < ends[topic, place.partition][0] for topic, place in campaign.places.items())
+            place = campaign.requested_at
+            return place is None or place.offset < kept[topic, place.partition][0]
 
         return [campaign for campaign in campaigns if is_gone(campaign)]
 
@@ -102,6 +105,8 @@ class Burials:
 
     def _first(self, campaign: Campaign) -> Iterator[Outgoing]:
         tenant, campaign_id, _ = keys.campaign_part(campaign.key.encode())
+        if campaign.state is not None:
+            yield Outgoing(self._topics.campaign_state, campaign.key.encode(), None)
         for partition in campaign.progress:
             key = keys.progress_key(tenant, campaign_id, partition)
             yield Outgoing(self._topics.progress, key.encode(), None)

@@ -35,8 +35,8 @@ class Campaign:
 
     has_provider: whether it could go out, when that was last asked. held: recipients that wait in hold as parts of
     pages, changed last at held_moved_ms; held_deliveries: planned ones that wait there (`streams/holds.py`).
-    progress_ms: partition -> when its counts were told. places: topic -> where its newest request and state lie.
-    heard_ms: when the newest record about it was written.
+    progress_ms: partition -> when its counts were told. requested_at: where its newest request lies, None
+    when none was read. heard_ms: when the newest record about it was written.
     """
 
     key: str
@@ -50,7 +50,7 @@ class Campaign:
     progress: dict[int, messages.CampaignProgress] = field(default_factory=dict)
     progress_ms: dict[int, int] = field(default_factory=dict)
     state: CampaignState | None = None
-    places: dict[str, Placed] = field(default_factory=dict)
+    requested_at: Placed | None = None
     heard_ms: int = 0
 
     @property
@@ -306,20 +306,35 @@ class Campaigns:
         if campaign is None:
             return
         at_ms, is_last = record.timestamp_ms, record.topic == self._topics.cursor
+        is_over = forgetting.is_old(campaign.heard_ms, at_ms)
         if is_last:
             self._lose_cursor(campaign, at_ms)
+        elif record.topic == self._topics.campaign_state:
+            self._lose_state(campaign, at_ms)
         elif record.topic == self._topics.progress:
             campaign.lose_counts(part, at_ms)
         elif record.topic == self._topics.campaign_control:
             campaign.orders.lose(part, at_ms)
-        if campaign.is_empty or (is_last and forgetting.is_old(campaign.heard_ms, at_ms)):
+        if is_over:  # a leader may have died halfway: without these parts it would be told of wrongly
+            campaign.request = None
+        if campaign.is_empty or (is_last and is_over):
             del self._all[campaign.key]
-            self._unfinished.pop(campaign.key, None)
+        self._sort(campaign)
 
     def _lose_cursor(self, campaign: Campaign, at_ms: int) -> None:
         if campaign.cursor is None or forgetting.is_old(campaign.cursor.at_ms, at_ms):
             campaign.cursor = None
-            return
+        else:
+            self._write_again(campaign)
+
+    def _lose_state(self, campaign: Campaign, at_ms: int) -> None:
+        if campaign.state is None or forgetting.is_old(campaign.state.at, at_ms):
+            campaign.state = None
+        else:
+            self._write_again(campaign)
+
+    def _write_again(self, campaign: Campaign) -> None:
+        """A deposed leader's tombstone lies over what is known of it."""
         self._overwritten.add(campaign.key)
         self._touched.add(campaign.key)
 
@@ -329,7 +344,7 @@ class Campaigns:
         if not campaign.is_empty and forgetting.is_old(campaign.heard_ms, record.timestamp_ms):
             # Its id was free again; the tombstones may be read later, as topics are read side by side.
             campaign = self._all[campaign.key] = Campaign(campaign.key)
-        campaign.places[record.topic] = Placed(record.partition, record.offset)
+        campaign.requested_at = Placed(record.partition, record.offset)
         if campaign.request is None:  # the first request of an id wins
             campaign.request = request
             if request.template not in self._policies:
@@ -369,7 +384,6 @@ class Campaigns:
         found = codec.decode(record.value, CampaignState)
         campaign = self._of(found.tenant, found.campaign_id)
         self._take_state(campaign, found)
-        campaign.places[record.topic] = Placed(record.partition, record.offset)
         return campaign
 
     def _take_state(self, campaign: Campaign, found: CampaignState) -> None:

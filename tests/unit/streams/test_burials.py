@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from schemas.messages import (
     CampaignCursor,
     CampaignOrder,
     CampaignProgress,
+    CampaignState,
+    CampaignStatus,
     Channel,
     EventKind,
     Held,
@@ -45,7 +48,7 @@ POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.PU
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 KEY = keys.campaign_key("default", "spring")
-COMPACTED = (TOPICS.cursor, TOPICS.progress, TOPICS.campaign_control)
+COMPACTED = (TOPICS.cursor, TOPICS.progress, TOPICS.campaign_control, TOPICS.campaign_state)
 
 
 class Months(CampaignRoad):
@@ -99,15 +102,15 @@ async def ended(road: Months) -> Dispatch:
     return leader
 
 
-def expire(road: Months, *topics: str) -> None:
-    """The log holds nothing of these any more, else no requests and states."""
-    for topic in topics or (TOPICS.campaign_requests, TOPICS.campaign_state):
-        for partition in range(road.log.partition_count):
-            road.log.expire(topic, partition, road.log.ends(topic, partition)[1])
+def expire(road: Months) -> None:
+    """The log holds no requests any more. States it may hold for years: compaction puts old ones beside new ones."""
+    topic = TOPICS.campaign_requests
+    for partition in range(road.log.partition_count):
+        road.log.expire(topic, partition, road.log.ends(topic, partition)[1])
 
 
 async def days_later(road: Months, leader: Dispatch, days: int, epoch: int = 1) -> None:
-    """The leader looks every day, and rows go as it says. The log keeps requests and states for up to 31 days."""
+    """The leader looks every day, and rows go as it says. The log keeps requests for up to 31 days."""
     for day in range(1, days + 1):
         road.clock.advance(DAY_MS)
         if day == 31:
@@ -133,7 +136,7 @@ async def test_forty_days_after_a_campaign_was_last_heard_of_nothing_of_it_is_le
     standby = Campaigns(TOPICS, POLICIES)
     await road.log.follow(standby.topics, standby.on_record)
     await days_later(road, leader, 39)
-    assert len(left(road)) == 4, "cursor, counts, the resume and the pace"
+    assert len(left(road)) == 5, "state, cursor, counts, the resume and the pace"
     assert standby.find(KEY) is not None
     await days_later(road, leader, 2)
     assert not left(road)
@@ -163,14 +166,12 @@ async def test_a_new_campaign_of_a_free_id_goes_to_everybody_and_is_counted_from
     assert told.state is not None and (told.state.finished, told.finished_at_ms) == (2, road.clock.now_ms())
 
 
-@pytest.mark.parametrize("kept", [TOPICS.campaign_requests, TOPICS.campaign_state])
-async def test_nothing_goes_while_the_log_holds_the_request_or_the_state(road: Months, kept: str) -> None:
-    """A deployment may keep them for longer. It would be run again from one, and the next taken for it by the other."""
+async def test_nothing_goes_while_the_log_holds_the_request(road: Months) -> None:
+    """A deployment may keep requests for longer. Who starts then would run the campaign again."""
     leader = await ended(road)
-    expire(road, *{TOPICS.campaign_requests, TOPICS.campaign_state} - {kept})
     road.clock.advance(2 * QUIET_MS)
     await leader.look(1)
-    assert len(left(road)) == 4
+    assert len(left(road)) == 5
     expire(road)
     road.clock.advance(HOUR_MS)
     await leader.look(1)
@@ -178,19 +179,19 @@ async def test_nothing_goes_while_the_log_holds_the_request_or_the_state(road: M
 
 
 async def test_nothing_goes_while_something_of_it_is_held(road: Months) -> None:
-    """A part that lies in hold would be taken for one of the next campaign."""
-    await ended(road)
+    """A part that lies in hold would be taken for one of the next campaign. Who never ended may have one for long."""
+    cursor = CampaignCursor("default", "spring", 1, 1, 3, 3, START_MS)
+    await road.log.publish([Outgoing(TOPICS.cursor, KEY.encode(), codec.encode(cursor))])
     hold_id = keys.held_page_id("default", "spring", 7, (1,), 1).encode()
     held = Held("default", START_MS, "quiet_hours", 1, START_MS, HeldPage("spring", 7, 7, (1,)))
-    expire(road)
-    later = await road.leader(epoch=2)
+    leader = await road.leader()
     await road.log.publish([Outgoing(TOPICS.hold, hold_id, codec.encode(held))])
     road.clock.advance(2 * QUIET_MS)
-    await later.look(2)
-    assert len(left(road)) == 4
+    await leader.look(1)
+    assert left(road) == {(TOPICS.cursor, KEY.encode())}
     await road.log.publish([Outgoing(TOPICS.hold, hold_id, None)])
     road.clock.advance(HOUR_MS)
-    await later.look(2)
+    await leader.look(1)
     assert not left(road)
 
 
@@ -201,7 +202,7 @@ async def test_a_new_leader_removes_nothing_in_its_first_hour(road: Months) -> N
     road.clock.advance(2 * QUIET_MS)
     later = await road.leader(epoch=2)
     await later.look(2)
-    assert len(left(road)) == 4
+    assert len(left(road)) == 5
     road.clock.advance(HOUR_MS)
     await later.look(2)
     assert not left(road)
@@ -225,6 +226,46 @@ async def test_an_id_is_used_until_the_last_tombstone_is_in_the_log_though_the_l
     await later.look(2)
     assert not left(road)
     assert await view.first("default", "spring") is None
+
+
+@pytest.mark.parametrize("written", [{TOPICS.progress}, {TOPICS.progress, TOPICS.campaign_control}, set(COMPACTED)])
+async def test_a_standby_of_weeks_that_takes_over_halfway_says_nothing_of_the_campaign_and_removes_the_rest(
+    road: Months, written: set[str]
+) -> None:
+    """It still knows the request. Told without its counts, a campaign would have ended with nobody sent to."""
+    await ended(road)
+    standby = await road.leader(epoch=2)
+    expire(road)
+    road.clock.advance(QUIET_MS)
+    told = len(road.log.records(TOPICS.campaign_state))
+    for topic, key in sorted(left(road)):
+        if topic in written - {TOPICS.cursor}:
+            await road.log.publish([Outgoing(topic, key, None)])
+    await standby.look(2)
+    assert not [state for state in road.log.records(TOPICS.campaign_state)[told:] if state.value is not None]
+    road.clock.advance(HOUR_MS)
+    await standby.look(2)
+    assert not left(road)
+
+
+@pytest.mark.parametrize("order", [*permutations((TOPICS.progress, TOPICS.campaign_control, TOPICS.campaign_state))])
+async def test_until_its_id_is_free_who_asks_for_an_ended_campaign_is_told_the_truth_or_that_it_is_not_kept(
+    road: Months, order: tuple[str, ...]
+) -> None:
+    """Topics are read side by side, and dispatch may die before the last tombstone. One API has run for weeks."""
+    await ended(road)
+    weeks = await view_of(road)
+    expire(road)
+    views = [weeks, await view_of(road)]
+    road.clock.advance(QUIET_MS)
+    buried = [place for place in left(road) if place[0] in order]
+    for topic, key in sorted(buried, key=lambda place: order.index(place[0])):
+        await road.log.publish([Outgoing(topic, key, None)])
+        for view in views:
+            told = view.find("default", "spring")
+            assert told is None or (told.status(START_MS), told.counts().finished) == (CampaignStatus.PROCESSED, 3)
+            assert await view.first("default", "spring") is not None
+    assert not any(view.find("default", "spring") for view in views)
 
 
 async def test_a_leader_that_is_deposed_meanwhile_leaves_the_last_tombstone_to_the_next(road: Months) -> None:
@@ -269,7 +310,7 @@ async def test_what_a_deposed_leader_removes_late_is_not_what_a_new_campaign_of_
     told = view.find("default", "spring")
     assert told is not None and told.is_cancelled and told.counts().finished == 1
     await leader.look(1)
-    assert (TOPICS.cursor, KEY.encode()) in left(road), "written again"
+    assert {(TOPICS.cursor, KEY.encode()), (TOPICS.campaign_state, KEY.encode())} <= left(road), "written again"
     assert len(road.pages()) == 1
 
 
@@ -323,11 +364,15 @@ def lives() -> dict[str, list[Record]]:
     def progress(version: int, finished: int) -> CampaignProgress:
         return CampaignProgress("default", "spring", 0, version, finished, finished, 0, 0, {"sent": finished}, {}, 0)
 
+    state = CampaignState(
+        "default", "spring", "offer", CampaignStatus.PROCESSED, 250, 250, 250, 250, 0, {}, {}, 0, 7, 5, 1, 1, START_MS
+    )
     cancel = CampaignControl("default", "spring", CampaignOrder.CANCELLED, 0, START_MS)
     pause = CampaignControl("default", "spring", CampaignOrder.PAUSED, 0, later_ms)
     named: dict[str, tuple[str, list[Message | None]]] = {
         TOPICS.cursor: (KEY, [cursor(7, 99, START_MS), None, cursor(7, 1, later_ms)]),
         TOPICS.progress: (keys.progress_key("default", "spring", 0), [progress(5, 250), None]),
+        TOPICS.campaign_state: (KEY, [state, None]),
         TOPICS.campaign_control: (keys.cancel_key("default", "spring"), [cancel, None]),
         TOPICS.campaign_requests: (KEY, [request]),
     }
@@ -376,6 +421,6 @@ def test_whatever_order_topics_are_read_in_a_new_campaign_has_nothing_of_the_old
     [(campaign, request)] = known.unfinished()
     assert told is not None and told.requested == request and request.upload_id == "upload-2"
     assert told.cursor == campaign.cursor and campaign.next_page == 1
-    assert not told.progress and not campaign.progress
+    assert not (told.progress or campaign.progress or told.state or campaign.state)
     assert (told.is_cancelled, campaign.is_cancelled, campaign.is_paused) == (False, False, True)
     assert sender.order("default", "spring") is CampaignOrder.PAUSED

@@ -29,10 +29,12 @@ CATCH_UP_S = 5.0
 """Campaigns that run must not wait for this."""
 AT_ONCE = 100
 """Campaigns that are buried in one go, with some ten tombstones each."""
+NEXT_MS = 60_000
+"""When there are more: until the next go."""
 
 
 class Burials:
-    """Acts for the leader: once an hour."""
+    """Acts for the leader: once an hour, and every minute while more are due than fit in one go."""
 
     def __init__(
         self,
@@ -78,6 +80,8 @@ class Burials:
         held = {flow.campaign for flow in self._holds.flows()}
         due = [campaign for campaign in gone if campaign.key not in held]
         await self._bury(due[:AT_ONCE], epoch)
+        if len(due) > AT_ONCE:
+            self._next_at_ms = now_ms + NEXT_MS
 
     async def _gone(self, campaigns: Sequence[Campaign]) -> list[Campaign]:
         """Those whose request the log does not hold: who reads one later would run the campaign again."""

@@ -33,7 +33,7 @@ from schemas.messages import (
 )
 from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Outgoing, Record
-from streams.burials import Burials
+from streams.burials import AT_ONCE, Burials
 from streams.campaigns import Campaigns
 from streams.dispatch import Dispatch
 from streams.holds import Holds
@@ -337,6 +337,24 @@ async def test_who_still_knows_the_old_campaign_takes_the_new_one_though_tombsto
         told = view.find("default", "spring")
         assert told is not None and told.first is not None and told.first.upload_id == "upload-2"
         assert (told.finished_at_ms, told.counts().finished) == (0, 0)
+
+
+async def test_ten_thousands_of_old_campaigns_are_gone_within_a_day_some_every_minute(road: Months) -> None:
+    """As where this comes to a deployment that has kept all there ever were; running campaigns do not wait for it."""
+    cursors = [CampaignCursor("default", f"news-{number}", 1, 1, 1, 1, START_MS) for number in range(2 * AT_ONCE + 1)]
+    await road.log.publish(
+        [
+            Outgoing(TOPICS.cursor, keys.campaign_key("default", one.campaign_id).encode(), codec.encode(one))
+            for one in cursors
+        ]
+    )
+    leader = await road.leader()
+    road.clock.advance(2 * QUIET_MS)
+    for rest in (AT_ONCE + 1, 1, 0):
+        await leader.look(1)
+        await leader.look(1)
+        assert len(left(road)) == rest
+        road.clock.advance(60_000)
 
 
 async def test_a_sender_forgets_a_cancel_with_its_campaign(road: Months) -> None:

@@ -204,7 +204,7 @@ class Caller:
         return self._late(sending, seat) if now_s - looked_s > _STILL_TRUE_S else None
 
     async def _takes_again(self, seat: Seat) -> bool:
-        """A token that died on the way is replaced: cheaper than another claim. Without Redis there is none."""
+        """A token that died on the way is replaced: cheaper than another claim."""
         try:
             fresh = await seat.pocket.take(1, self._options.fresh_token_wait_s)
         except StoreDown as error:

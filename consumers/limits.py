@@ -22,6 +22,8 @@ from schemas.trips import Trips, script_beside
 
 TAKE = script_beside(__file__, "limits_factor.lua", "limits_clock.lua", "limits_take.lua")
 
+TOKEN_LIFE_S = 0.2
+"""Whoever had to wait for longer than this between its token and its call asks for another one."""
 LEAST_BURST = 4
 """Below this, half a burst without the reserve is less than one token: bulk would never get any."""
 MOST_AT_ONCE = 1_000
@@ -39,7 +41,7 @@ class Rate:
 class LimitOptions:
     """reserved: the part of every provider's rate that bulk never gets. report_s: how soon use is told."""
 
-    token_life_s: float = 0.2
+    token_life_s: float = TOKEN_LIFE_S
     reserved: float = 0.3
     report_s: float = 0.005
 

@@ -1,7 +1,8 @@
 """A part of a provider's rate that a worker may use by itself, while nobody can be asked: the body of `limits.Tokens`.
 
 All workers together stay within the slice that is reserved for transactional messages, since each takes the part of
-it that it has of the lane's partitions. Bulk stands still meanwhile, so the whole rate is far from used.
+it that it has of the lane's partitions. Bulk stands still meanwhile, so the whole rate is far from used. A token dies
+as soon as one of the shared rate does: what waited together for connections must not go out together.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from consumers.limits import Rate, Token
+from consumers.limits import TOKEN_LIFE_S, Rate, Token
 from schemas.clock import Clock
 
-NEVER_S = float("inf")
 AGAIN_S = 0.05
 """A worker that has no partition is asked again after this."""
 LEAST_S = 0.001
@@ -45,7 +45,8 @@ class LocalTokens:
             count = min(wanted, int(self._level))
             if count:
                 self._level -= count
-                return [Token(NEVER_S, 1) for _ in range(count)]
+                expires_s = self._clock.steady_s() + TOKEN_LIFE_S
+                return [Token(expires_s, 1) for _ in range(count)]
             per_s = self._per_s()
             missing_s = max(LEAST_S, (1 - self._level) / per_s) if per_s else AGAIN_S
             if self._clock.steady_s() + missing_s > give_up_s:
@@ -53,7 +54,7 @@ class LocalTokens:
             await self._sleep(missing_s)
 
     def spend(self, token: Token) -> bool:
-        return True
+        return self._clock.steady_s() < token.expires_s
 
     def give_back(self, token: Token) -> None:
         self._level += 1

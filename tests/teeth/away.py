@@ -92,6 +92,25 @@ PATCHES: tuple[Patch, ...] = (
         suffers="Who opted out of codes by SMS gets them whenever Redis is away.",
     ),
     Patch(
+        name="calls with tokens of its own that are seconds old",
+        promise=8,
+        file="consumers/local_rate.py",
+        old="        return self._clock.steady_s() < token.expires_s\n",
+        new="        return True\n",
+        test="tests/unit/consumers/test_after_a_stall.py::"
+        "test_nor_do_those_that_a_worker_makes_by_itself_while_redis_is_away_too",
+        suffers="Redis and the provider's network are back together, and every worker calls 256 times at once.",
+    ),
+    Patch(
+        name="keeps for ever in mind what ended without a claim",
+        promise=1,
+        file="consumers/telling.py",
+        old="            self._away.over(sending)\n            self._end(sending, verdict)\n",
+        new="            self._end(sending, verdict)\n",
+        test=_SENDERS + "test_where_the_claim_of_an_end_cannot_be_had_what_comes_of_it_later_is_not_kept_back_for_ever",
+        suffers="A code that a person sends again in the next outage waits until it expires.",
+    ),
+    Patch(
         name="lets each worker use the whole slice while Redis is away",
         promise=8,
         file="consumers/local_rate.py",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from consumers.lane_worker import LaneWorker
 from consumers.limits import LimitOptions, Pocket, Rate
-from schemas.messages import Priority
+from consumers.local_rate import LocalTokens
+from schemas.messages import Priority, Snapshot
+from schemas.policies import WhenRedisIsDown
 from schemas.records import Answer, Record
 from schemas.trips import Script, Trip
 from tests.doubles import deliveries
@@ -54,7 +58,7 @@ class Stalled:
         self.all_wait = asyncio.Event()
         self.reaching = 0
         self.answers: list[Answer] = []
-        self.called_ms: list[int] = []
+        self.called_s: list[float] = []
         bucket = Bucket(MemoryRedis(bench.clock, is_strict=True))
         self.pocket = Pocket(
             bucket, bench.clock, "gateway", RATE, Priority.TRANSACTIONAL, "w1", LimitOptions(), sleep=self.sleep
@@ -83,22 +87,43 @@ class Stalled:
 
     async def passed(self, gap: str) -> None:
         if gap == "before_send":
-            self.called_ms.append(self.bench.clock.now_ms())
+            self.called_s.append(self.bench.clock.steady_s())
+
+    async def send(self, worker: LaneWorker) -> None:
+        """Its calls wait through the stall, and go out after it."""
+        snapshot = Snapshot(self.bench.clock.now_ms(), "+4930123456")
+        sent = [deliveries.single(event_id=f"e{number}", snapshot=snapshot) for number in range(CALLS)]
+        async with asyncio.timeout(5):
+            await worker.handle([self.bench.record(one) for one in sent], self.answer)
+            await self.all_wait.wait()
+            assert self.reaching > RATE.burst
+            self.bench.clock.advance(STALL_MS)
+            self.is_over.set()
+            await worker.close()
+        await self.pocket.close()
+
+    def assert_went_at_the_rate(self) -> None:
+        assert len(self.called_s) > RATE.burst
+        for first, since_s in enumerate(self.called_s):
+            for count, at_s in enumerate(self.called_s[first:], 1):
+                assert count <= RATE.per_s * (at_s - since_s) + RATE.burst + 1e-6
 
 
 async def test_after_a_stall_of_connections_calls_go_out_at_the_rate_and_not_all_at_once(tmp_path: Path) -> None:
     stalled = Stalled(tmp_path)
-    bench = stalled.bench
+    await stalled.send(stalled.bench.worker())
+    stalled.assert_went_at_the_rate()
+
+
+async def test_nor_do_those_that_a_worker_makes_by_itself_while_redis_is_away_too(tmp_path: Path) -> None:
+    stalled = Stalled(tmp_path)
+    bench, has_noticed = stalled.bench, asyncio.Event()
+    bench.policy = replace(bench.policy, when_redis_is_down=WhenRedisIsDown.SEND)
+    bench.alone = [LocalTokens(RATE, lambda: 1.0, bench.clock, stalled.sleep)]
+    bench.trips.down = True
     worker = bench.worker()
-    async with asyncio.timeout(5):
-        await worker.handle([bench.record(deliveries.single(event_id=f"e{n}")) for n in range(CALLS)], stalled.answer)
-        await stalled.all_wait.wait()
-        waited = stalled.reaching
-        bench.clock.advance(STALL_MS)
-        stalled.is_over.set()
-        await worker.close()
-    await stalled.pocket.close()
-    assert waited > RATE.burst and len(stalled.called_ms) > RATE.burst
-    for first, since_ms in enumerate(stalled.called_ms):
-        for count, at_ms in enumerate(stalled.called_ms[first:], 1):
-            assert count <= RATE.per_s * (at_ms - since_ms) / 1000 + RATE.burst
+    await worker.handle([bench.record(deliveries.single())], lambda record, answer: has_noticed.set())
+    await has_noticed.wait()
+    bench.clock.advance(2_000)
+    await stalled.send(worker)
+    stalled.assert_went_at_the_rate()

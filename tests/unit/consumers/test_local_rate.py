@@ -50,6 +50,23 @@ def test_a_worker_without_a_part_of_the_lane_sends_nothing() -> None:
     assert [count for _, count in taking(Rate(100.0, 50), 0.0, [(0, 1), (60_000, 1)])] == [0, 0]
 
 
+def test_a_token_that_was_not_used_at_once_is_no_right_to_a_call_any_more() -> None:
+    """Else all that waited for connections would go out together."""
+    clock = ManualClock()
+    tokens = LocalTokens(Rate(100.0, 10), lambda: 1.0, clock)
+
+    async def spent() -> list[bool]:
+        await tokens.take(1, 0)
+        clock.advance(100)
+        early, late = await tokens.take(2, 0)
+        clock.advance(150)
+        is_right = [tokens.spend(early)]
+        clock.advance(100)
+        return [*is_right, tokens.spend(late)]
+
+    assert asyncio.run(spent()) == [True, False]
+
+
 def test_what_was_not_used_goes_back() -> None:
     clock = ManualClock()
     tokens = LocalTokens(Rate(10.0, 10), lambda: 1.0, clock)

@@ -59,6 +59,10 @@ class Hears(Protocol):
         """The claim of an end cannot be had."""
         ...
 
+    def unheard(self, sending: Sending) -> None:
+        """What came of a settlement could not be told: its record comes again."""
+        ...
+
 
 class _Asked(NamedTuple):
     """Somebody who waits to hear whether a fallback starts."""
@@ -287,7 +291,7 @@ class Settling:
         except Exception:
             # A bug with one delivery must not stop the others. It comes again; its claim keeps it from being sent.
             log.exception("settle.broken", extra={"verdict": settlement.verdict.kind.value})
-            settlement.sending.finish(Defer(0))
+            hears.unheard(settlement.sending)
 
     def _answered(self, asked: _Asked, reply: Any) -> None:
         try:

@@ -184,7 +184,13 @@ class Teller:
         if sending.claim is not None:
             self.settle(sending, verdict)
         else:  # it may be the claim that is broken
+            self._away.over(sending)
             self._end(sending, verdict)
+
+    def unheard(self, sending: Sending) -> None:
+        """A bug with its settlement: the record comes again."""
+        self._away.over(sending)
+        self.defer([sending], 0)
 
     def _settle_alone(self, sending: Sending, verdict: Verdict) -> None:
         """Of a call made without Redis: what goes on is told at once, its claim is written afterwards. An end waits for

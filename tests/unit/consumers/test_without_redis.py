@@ -344,6 +344,37 @@ async def test_what_failed_for_good_is_not_called_again_while_its_end_waits_for_
     assert isinstance(copy, Done) and len(bench.provider.calls) == 1
 
 
+@pytest.mark.parametrize("broken", ["ask", "read"])
+async def test_where_the_claim_of_an_end_cannot_be_had_what_comes_of_it_later_is_not_kept_back_for_ever(
+    bench: SenderBench, start: Start, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """A person sends the code again in the next outage."""
+    bench.provider.script = [Outcome(Kind.DROP, detail="status 400")]
+    called = asyncio.Event()
+
+    async def gap(name: str) -> None:
+        if name == "after_send":
+            called.set()
+
+    bench.gap = gap
+    worker = start()
+    await away(bench, worker)
+    ending = asyncio.create_task(hand(bench, worker, code()))
+    async with asyncio.timeout(10):
+        await called.wait()
+    with monkeypatch.context() as broke:
+        if broken == "ask":
+            broke.setattr(bench.claims, "ask_end", lambda trip, *_: trip.execute_command(lambda: ValueError("broken")))
+        else:
+            broke.setattr(bench.claims, "read_end", lambda reply: 1 // 0)
+        bench.trips.down = False
+        await ending
+    await hand(bench, worker, deliveries.single(event_id="another"))
+    again = code(generation=1, force=True)
+    (answer,) = await away(bench, worker, again)
+    assert shown(answer)[-1] == ("sent", "")
+
+
 async def test_a_provider_that_is_unwell_is_tried_again_without_redis_as_well(bench: SenderBench, start: Start) -> None:
     worker = start()
     bench.provider.script = [Outcome(Kind.RETRY, detail="status 503")]

@@ -220,8 +220,8 @@ class Provider(Section):
     """One account at one vendor. callback_secret: one, or a list of two while the vendor changes from one to the other.
 
     source (`from` in the file): the sender of mail. headers: sent with every request, e.g. Authorization.
-    timeout_s: the longest call, connecting included. It ends a quarter of a second before sending.deadline_s at the
-    latest.
+    timeout_s: the longest call, connecting included; up to half a second more where its token died in between. It ends
+    a quarter of a second before sending.deadline_s at the latest.
     concurrency: calls at the same time from one worker. ca: file of the authority.
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.

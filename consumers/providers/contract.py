@@ -37,8 +37,8 @@ class Way(Protocol):
     async def send(self, call: Call) -> Outcome:
         """What the provider made of it. Never raises for what the outside world does, never retries or sleeps.
 
-        Ends within the provider's own time-out; a time-out or a lost connection after the request may have
-        left is UNKNOWN, before it NOT_PROCESSED.
+        Ends within what `reach` has left of the provider's own time-out; a time-out or a lost connection after the
+        request may have left is UNKNOWN, before it NOT_PROCESSED.
         """
         ...
 

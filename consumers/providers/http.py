@@ -6,6 +6,7 @@ POSTs one JSON object per delivery with `Idempotency-Key`; callbacks come back a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -48,19 +49,21 @@ class HttpProvider:
 
     async def reach(self) -> Way | Outcome:
         """A connection to the gateway; NOT_PROCESSED when there is none."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._timeout_s
         try:
             connection = await self._pool.acquire(self._timeout_s)
         except NotSent as error:
             return _not_sent(error)
-        return PooledWay(connection, self._post, self._pool.release)
+        return PooledWay(connection, self._post, self._pool.release, give_up_at - loop.time())
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _post(self, connection: HttpConnection, call: Call) -> Outcome:
+    async def _post(self, connection: HttpConnection, call: Call, left_s: float) -> Outcome:
         """What the gateway answered; UNKNOWN when the request may have arrived and no answer came."""
         try:
-            answer = await self._pool.post(self._request_headers(call), _body(call), self._timeout_s, connection)
+            answer = await self._pool.post(self._request_headers(call), _body(call), left_s, connection)
         except NotSent as error:
             return _not_sent(error)
         except NoAnswer as error:

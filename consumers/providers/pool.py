@@ -148,22 +148,26 @@ class Pool(Generic[C]):
 
 
 class PooledWay(Generic[C]):
-    """`contract.Way` on a connection that was acquired. send: a call over it; release: gives it back to its pool."""
+    """`contract.Way` on a connection that was acquired. send: a call over it that takes left_s at most; release: gives
+    it back to its pool.
+    """
 
-    __slots__ = ("_connection", "_release", "_send")
+    __slots__ = ("_connection", "_left_s", "_release", "_send")
 
     def __init__(
         self,
         connection: C,
-        send: Callable[[C, Call], Coroutine[Any, Any, Outcome]],
+        send: Callable[[C, Call, float], Coroutine[Any, Any, Outcome]],
         release: Callable[[C], None],
+        left_s: float,
     ) -> None:
         self._connection = connection
+        self._left_s = left_s
         self._send = send
         self._release = release
 
     def send(self, call: Call) -> Coroutine[Any, Any, Outcome]:
-        return self._send(self._connection, call)
+        return self._send(self._connection, call, self._left_s)
 
     def leave(self) -> None:
         self._release(self._connection)

@@ -51,26 +51,27 @@ class SmtpProvider:
 
     async def reach(self) -> Way | Outcome:
         """A connection that is logged in; else what the mail server said, or NOT_PROCESSED."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._timeout_s
         try:
-            connection = await self._pool.acquire(asyncio.get_running_loop().time() + self._timeout_s)
+            connection = await self._pool.acquire(give_up_at)
         except NotSent as error:
             return _not_sent(error)
-        return PooledWay(connection, self._send, self._pool.release)
+        return PooledWay(connection, self._send, self._pool.release, give_up_at - loop.time())
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _send(self, connection: SmtpConnection, call: Call) -> Outcome:
+    async def _send(self, connection: SmtpConnection, call: Call, left_s: float) -> Outcome:
         """What the mail server answered; UNKNOWN when the content may have arrived and no reply came."""
         try:
-            return await self._deliver(connection, call)
+            return await self._deliver(connection, call, asyncio.get_running_loop().time() + left_s)
         except NotSent as error:
             return _not_sent(error)
         except NoAnswer as error:
             return Outcome(Kind.UNKNOWN, detail=str(error))
 
-    async def _deliver(self, connection: SmtpConnection, call: Call) -> Outcome:
-        give_up_at = asyncio.get_running_loop().time() + self._timeout_s
+    async def _deliver(self, connection: SmtpConnection, call: Call, give_up_at: float) -> Outcome:
         recipient = mime.ascii_address(call.to)
         if not recipient.isascii() and "SMTPUTF8" not in connection.extensions:
             return Outcome(Kind.DROP, detail="not supported by the provider: address needs SMTPUTF8")

@@ -77,7 +77,16 @@ class Standby:
         return chosen
 
     def _seat_for(self, sending: Sending, seen: Sequence[Health], usual: Sequence[int]) -> int | Wait:
-        order = self._order(sending, seen, usual)
+        number = self._called_before(sending)
+        if number is None:
+            return self._first_of(self._order(sending, seen, usual), sending, seen)
+        found = self._first_of((number,), sending, seen)
+        if not isinstance(found, Wait):
+            return found
+        tied_until_ms = sending.delivery.doubted_at_ms + self._options.stay_ms
+        return found._replace(until_ms=min(found.until_ms, tied_until_ms))
+
+    def _first_of(self, order: Sequence[int], sending: Sending, seen: Sequence[Health]) -> int | Wait:
         for number in order:
             if self._is_usable(seen[number]):
                 return self._alone(sending, number, seen[number])
@@ -85,9 +94,6 @@ class Standby:
 
     def _order(self, sending: Sending, seen: Sequence[Health], usual: Sequence[int]) -> Sequence[int]:
         """The seats that may be taken, the best first."""
-        number = self._called_before(sending)
-        if number is not None:
-            return (number,)
         if self._drawn_below and all(map(self._is_well, seen[:2])) and self._is_drawn(sending):
             return (1,)
         return usual

@@ -93,7 +93,7 @@ def doubted_at(delivery: Delivery, stay_ms: int, now_ms: int) -> str:
     """The provider that has a call of it in doubt, and alone can tell the repeat by the key; "" after stay_ms: then a
     late message is worse than one that may come twice.
     """
-    return delivery.doubted_at if now_ms - delivery.doubted_at_ms <= stay_ms else ""
+    return delivery.doubted_at if now_ms - delivery.doubted_at_ms < stay_ms else ""
 
 
 class Numbers(NamedTuple):

@@ -163,6 +163,20 @@ class TestCallsInDoubt:
         (answer,) = await bench.send(later)
         assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 1)
 
+    @pytest.mark.parametrize("paused", [LANE, f"r:{keys.address_hash('sms', '+4930123456')}"], ids=["all", "recipient"])
+    async def test_nor_where_its_provider_wants_to_be_left_alone_for_an_hour(
+        self, bench: SenderBench, second: SecondProvider, paused: str
+    ) -> None:
+        later = deliveries.single(doubted_at="second", doubted_at_ms=bench.clock.now_ms())
+        bench.clock.advance(540_000)
+        second.quiet.paused = {paused: HOUR_MS}
+        (answer,) = await bench.send(later)
+        assert shown(answer) == [("retrying", "provider_throttled")]
+        assert events(answer)[0].until_ms == later.doubted_at_ms + 600_000
+        bench.clock.advance(60_000)
+        (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+        assert shown(answer) == [("sent", "")] and calls(bench, second) == (1, 0)
+
     async def test_nor_at_a_provider_that_is_no_longer_ours(self, bench: SenderBench) -> None:
         (answer,) = await bench.send(deliveries.single(doubted_at="gone", doubted_at_ms=bench.clock.now_ms()))
         assert shown(answer) == [("sent", "")]

@@ -102,9 +102,7 @@ class _Sends:
         delivery = load.delivery(Channel.PUSH, 0, number, self._now_ms)
         record = Record("push.bulk", 0, number, b"", b"", (), self._now_ms)
         address = f"token-{number:032}"
-        return Sending(
-            record, _nobody, Room(1), delivery, claims.bid_for(delivery), self._policy, is_first=True, address=address
-        )
+        return Sending(record, _nobody, Room(1), delivery, claims.bid_for(delivery), self._policy, address=address)
 
     async def _spent(
         self, step: Callable[[list[Sending]], Awaitable[None]], batches: Sequence[list[Sending]]

@@ -137,7 +137,7 @@ class Bidder:
         asked: list[_Asked] = []
         for sending in chosen:
             bid, delivery, entry = sending.bid, sending.delivery, None
-            if sending.is_first:
+            if sending.seen is None:
                 entry = known.claims.ask_first(trip, bid, server_ms, seat)
                 token = entry.token
                 known.claims.ask_version(trip, bid)

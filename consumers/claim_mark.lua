@@ -1,5 +1,6 @@
 -- Marks a claim of this token: 'P' its verdict is on the log (the stored verdict is cut off), 'G' given back unused.
--- KEYS: claim. ARGV: token, mark, keep s.
+-- A claim given back that was taken over says again of the call in doubt when its lease ended and where it went.
+-- KEYS: claim. ARGV: token, mark, keep s; with 'G': lease end and last byte of the token of the call in doubt, or ''.
 -- Hot, so the entry (layout: claim_entry.lua) is read up to the longest address only and not taken apart.
 local raw = redis.call('GETRANGE', KEYS[1], 0, 26)
 if string.sub(raw, 11, 14) ~= ARGV[1] then return 0 end
@@ -12,7 +13,11 @@ if ARGV[2] == 'P' then
 else
   if verdict > 0 then return 0 end
   local given_back = flags % 4 < 2 and flags + 2 or flags
-  raw = string.char(given_back) .. string.sub(raw, 2, body)
+  local numbers = string.sub(raw, 2, 14)
+  if ARGV[4] ~= '' then
+    numbers = string.sub(raw, 2, 4) .. string.sub(ARGV[4], 1, 6) .. string.sub(raw, 11, 13) .. string.sub(ARGV[4], 7)
+  end
+  raw = string.char(given_back) .. numbers .. string.sub(raw, 15, body)
 end
 redis.call('SET', KEYS[1], raw, 'EX', ARGV[3])
 return 1

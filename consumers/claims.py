@@ -26,13 +26,16 @@ SETTLE = script_beside(__file__, "claim_settle.lua")
 MARK = script_beside(__file__, "claim_mark.lua")
 
 TOKEN_BYTES = 4
-"""The last one is the number of the provider that the holder calls, in the order of the settings."""
+"""The last one is the number of the provider that the holder calls, in the order of the settings. Given back, a claim
+has that of the call before, where this is in doubt.
+"""
 MAX_TAKEOVERS = 3
 """The third takeover makes no call any more: the delivery kills its workers."""
 NUMBERS_MAX = (255, 65_535 - MAX_TAKEOVERS)
 """Highest generation and record call that fit a claim."""
 
 _HEADER = struct.Struct(">BBHHI4s")  # the lease end's six bytes are read as two numbers
+_DOUBT = struct.Struct(">HIB")
 _SINGLE = struct.Struct(">cIHHI")
 _RECIPIENT = struct.Struct(">cIH")
 
@@ -196,7 +199,11 @@ class Claims(Protocol):
 
     def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None: ...
 
-    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None: ...
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes, taken_over: Entry | None = None) -> None:
+        """No call was made. taken_over: the claim of a call in doubt before; its provider and the end of its lease are
+        put back, or nobody would know any more where that call went, and when.
+        """
+        ...
 
 
 def bid_for(delivery: Delivery) -> Bid:
@@ -315,8 +322,12 @@ class RedisClaims:
     def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None:
         trip.run(MARK, (bid.claim_key,), token, "P", self._keep_s)
 
-    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
-        trip.run(MARK, (bid.claim_key,), token, "G", self._keep_s)
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes, taken_over: Entry | None = None) -> None:
+        before = b""
+        if taken_over is not None:
+            end_ms = taken_over.lease_end_ms
+            before = _DOUBT.pack(end_ms >> 32, end_ms & 0xFFFFFFFF, taken_over.seat)
+        trip.run(MARK, (bid.claim_key,), token, "G", self._keep_s, before)
 
 
 def unpacked_entry(raw: bytes) -> Entry:

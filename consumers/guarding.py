@@ -104,13 +104,14 @@ class Guards:
 
     def left(self, sending: Sending) -> Mark | None:
         """The mark that its calls so far have left, all of them certainly not taken; None: nothing is to take back."""
-        if sending.delivery.call == 1 or not sending.seen_token or sending.policy is None or _may_have_gone(sending):
+        if sending.delivery.call == 1 or sending.seen is None or sending.policy is None or _may_have_gone(sending):
             return None
         return lookalikes.mark_of(sending.delivery, sending.policy, sending.bid.address, self._mentions)
 
     def ask_left(self, trip: Trip, sending: Sending, mark: Mark) -> None:
         """Takes back what was left, if nobody has claimed it since the look."""
-        self._marks.ask_withdraw(trip, sending.bid.claim_key, sending.seen_token, mark)
+        assert sending.seen is not None, "a claim left the mark"
+        self._marks.ask_withdraw(trip, sending.bid.claim_key, sending.seen.token, mark)
 
     def _withdraw(self, trip: Trip, sending: Sending, token: bytes) -> None:
         if sending.mark is not None and not _may_have_gone(sending):

@@ -108,8 +108,7 @@ class Looker:
             obey(self._teller, sending, answer, entry, now_ms, self._clock)
             return False
         sending.policy = send_checks.policy_of(self._policies, sending.delivery)
-        sending.is_first = entry is None
-        sending.seen_token = b"" if entry is None else entry.token
+        sending.seen = entry
         sending.lapsed = send_checks.lapsed_calls(entry, now_ms)
         sending.lapsed_now = entry is not None and entry.is_open()
         if entry is not None and sending.lapsed:
@@ -117,8 +116,13 @@ class Looker:
         return self._is_wanted(sending, Seen(known.profiles.read(replies[1]), cancelled))
 
     def _doubt(self, sending: Sending, entry: Entry, now_ms: int) -> None:
-        """Nobody heard of the calls before: from here on the delivery says so itself, and where the last one went."""
+        """Nobody heard of the calls before: from here on the delivery says so itself, and where the last one went.
+
+        What it says is kept where the claim names none of ours.
+        """
         name = self._seats[entry.seat].provider.name if entry.seat < len(self._seats) else ""
+        if not name and sending.delivery.doubted_at:
+            return
         since_ms = self._clock.now_ms() - max(0, now_ms - entry.lease_end_ms)
         sending.delivery = replace(sending.delivery, doubted_at=name, doubted_at_ms=since_ms)
 

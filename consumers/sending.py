@@ -99,10 +99,10 @@ class WorkerOptions:
 class Sending:
     """What is known of one delivery so far; each step fills its part.
 
-    is_first: nobody had claimed it at the look; seen_token: else the token of its claim then. address, locale, zone:
-    where it goes, in which language, and by whose clock. lapsed: calls of earlier holders that nobody heard of;
-    lapsed_now: the last of them was not taken over yet.
-    claim, lease_until_s (steady): once the claim is ours.
+    seen: its claim at the look; None: nobody had claimed it. address, locale, zone: where it goes, in which language,
+    and by whose clock. lapsed: calls of earlier holders that nobody heard of; lapsed_now: the last of them was not
+    taken over yet.
+    claim, lease_until_s (steady): once the claim is ours. mark_is_older: not this claim left the mark.
     is_ending: its end without a call is on the way into the claim, or its fallback is asked for. standing: whether
     another channel has taken its place. is_alone: called without Redis, under a claim that only this process knows of.
     """
@@ -113,8 +113,7 @@ class Sending:
     delivery: Delivery
     bid: Bid
     policy: TemplatePolicy | None = None
-    is_first: bool = False
-    seen_token: bytes = b""
+    seen: Entry | None = None
     version: int = 0
     cancelled: bool = False
     lapsed: range = range(0)
@@ -128,6 +127,7 @@ class Sending:
     lease_until_s: float = 0.0
     place: Place | None = None
     mark: Mark | None = None
+    mark_is_older: bool = False
     is_ending: bool = False
     standing: Standing = Standing.OPEN
     is_alone: bool = False
@@ -144,6 +144,10 @@ class Sending:
     def is_undecided(self) -> bool:
         """Nobody but the checks has it in hand: no call is under way, and no end; and it was not answered."""
         return self.claim is None and not self.is_ending and not self.is_answered
+
+    def taken_over(self) -> Entry | None:
+        """The claim of the newest call that nobody heard of, as it was at the look; None: there is no such call."""
+        return self.seen if self.lapsed else None
 
     def named(self, ids: keys.Ids) -> str:
         """The public id of its notification."""

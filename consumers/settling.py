@@ -259,7 +259,7 @@ class Settling:
             store.ask_published(trip, bid, token)
         for sending, token, _ in load.returned:
             self._guards.ask_given_back(trip, sending, token)
-            store.ask_give_back(trip, sending.bid, token)
+            store.ask_give_back(trip, sending.bid, token, sending.taken_over())
         for sending, mark, _ in load.left:
             self._guards.ask_left(trip, sending, mark)
         for sending, verdict, _, reference in load.batch:

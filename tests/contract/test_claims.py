@@ -233,6 +233,23 @@ async def test_a_claim_names_the_provider_that_its_holder_calls_and_when_the_lea
     assert bench.claims.ask_first(bench.trips.begin(), other, 0, 2).seat == 2
 
 
+async def test_a_claim_given_back_that_was_taken_over_names_the_call_in_doubt_again_and_when_its_lease_ended(
+    bench: Bench, bid: Bid
+) -> None:
+    dead = bench.claims.read_take(await one(bench, "take", bid, 0, False, 1)).entry
+    await bench.lapse(bid)
+    lapsed = await entry_of(bench, bid)
+    mine = bench.claims.read_take(await one(bench, "take", bid, 0, False, 3)).entry
+    assert dead is not None and mine is not None
+    await one(bench, "give_back", bid, mine.token, lapsed)
+    given_back = await entry_of(bench, bid)
+    assert given_back == mine._replace(
+        given_back=True, token=mine.token[:-1] + b"\x01", lease_end_ms=lapsed.lease_end_ms
+    )
+    assert await one(bench, "give_back", bid, mine.token, lapsed) == 0, "told again, as the answer was lost"
+    assert await entry_of(bench, bid) == given_back
+
+
 async def test_a_claim_given_back_is_no_takeover_and_keeps_its_numbers(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
     await bench.lapse(bid)

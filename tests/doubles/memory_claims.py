@@ -91,8 +91,8 @@ class MemoryClaims:
     def ask_published(self, trip: Trip, bid: Bid, token: bytes) -> None:
         _later(trip, lambda: self._mark_published(bid, token))
 
-    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes) -> None:
-        _later(trip, lambda: self._give_back(bid, token))
+    def ask_give_back(self, trip: Trip, bid: Bid, token: bytes, taken_over: Entry | None = None) -> None:
+        _later(trip, lambda: self._give_back(bid, token, taken_over))
 
     def _take(self, bid: Bid, seen: tuple[int, bool] | None, mine: Entry) -> Taken:
         entry = self.entries.get(bid.claim_key)
@@ -147,11 +147,15 @@ class MemoryClaims:
         self.entries[bid.claim_key] = entry._replace(published=True, detail=b"")
         return 1
 
-    def _give_back(self, bid: Bid, token: bytes) -> int:
+    def _give_back(self, bid: Bid, token: bytes, taken_over: Entry | None) -> int:
         entry = self.entries.get(bid.claim_key)
         if entry is None or entry.token != token or entry.verdict is not VerdictClass.NONE:
             return 0
-        self.entries[bid.claim_key] = entry._replace(given_back=True)
+        entry = entry._replace(given_back=True)
+        if taken_over is not None:
+            token = entry.token[:-1] + bytes((taken_over.seat,))
+            entry = entry._replace(token=token, lease_end_ms=taken_over.lease_end_ms)
+        self.entries[bid.claim_key] = entry
         return 1
 
 

@@ -239,6 +239,62 @@ class TestCallsOfDeadWorkers:
         (answer,) = await bench.send(deliveries.single())
         assert shown(answer)[-1] == ("retrying", "provider_down") and calls(bench, second) == (1, 0)
 
+    @pytest.mark.parametrize("is_named", [False, True], ids=["by the claim alone", "by the record"])
+    async def test_a_claim_given_back_at_another_provider_ties_nobody_to_that_one(
+        self, bench: SenderBench, second: SecondProvider, is_named: bool
+    ) -> None:
+        delivery = deliveries.single()
+        await bench.die(delivery, "after_send")
+        bench.breaker.state = DOWN
+        if is_named:
+            (answer,) = await bench.send(delivery)
+            delivery = next_delivery(done(answer).publish[0])
+        bench.clock.advance(600_000)
+
+        async def opens(name: str) -> None:
+            second.still.is_open = name == "after_claim"
+
+        bench.gap = opens
+        (answer,) = await bench.send(delivery)
+        assert deferred_ms(answer, bench.clock) == 0
+        bench.gap, bench.breaker.state, second.still.state = None, CLOSED, DOWN
+        (answer,) = await bench.send(delivery)
+        assert shown(answer)[-1] == ("sent", "") and calls(bench, second) == (2, 0)
+
+    async def test_ten_minutes_are_not_begun_anew_by_a_claim_that_is_given_back(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        await bench.die(deliveries.single(), "after_send")
+        ended_ms = bench.clock.now_ms()
+        bench.clock.advance(300_000)
+
+        async def opens(name: str) -> None:
+            bench.breaker.is_open = name == "after_claim"
+
+        bench.gap = opens
+        for _ in range(2):
+            (answer,) = await bench.send(deliveries.single())
+            assert deferred_ms(answer, bench.clock) == 0
+            bench.breaker.is_open = False
+        bench.gap, bench.breaker.state = None, DOWN
+        (answer,) = await bench.send(deliveries.single())
+        later = next_delivery(done(answer).publish[0])
+        assert (later.doubted_at, later.doubted_at_ms) == ("gateway", ended_ms)
+
+    async def test_a_claim_that_names_nobody_leaves_a_call_in_doubt_to_the_provider_that_its_record_names(
+        self, bench: SenderBench, second: SecondProvider
+    ) -> None:
+        """A worker of the release before ends its claims' tokens anyhow."""
+        tied = deliveries.single(doubted_at="second", doubted_at_ms=bench.clock.now_ms())
+        await bench.die(tied, "after_send")
+        ((key, entry),) = bench.claims.entries.items()
+        bench.claims.entries[key] = entry._replace(token=b"old\xfe")
+        second.still.state = DOWN
+        (answer,) = await bench.send(tied)
+        assert shown(answer)[-1] == ("retrying", "provider_down")
+        later = next_delivery(done(answer).publish[0])
+        assert (later.doubted_at, later.doubted_at_ms) == (tied.doubted_at, tied.doubted_at_ms)
+
     @pytest.mark.parametrize("is_told_again", [False, True])
     async def test_stay_in_doubt_while_the_delivery_is_tried_further(
         self, bench: SenderBench, second: SecondProvider, is_told_again: bool

@@ -67,6 +67,7 @@ class Guards:
             if (ends := digests.in_digest(digest, self._clock.now_ms())) is not None:
                 return ends
         if sending.mark is not None:
+            sending.mark_is_older = replies[0] is not None
             other = self._marks.read_mark(replies[0], sending.mark)
             if other is not None:
                 sending.mark = None  # it is the other's
@@ -89,8 +90,8 @@ class Guards:
         if is_sent and digests.may_be_in_one(sending.delivery, sending.known_policy()):
             digests.ask_went_alone(trip, sending.delivery)
         mark = sending.mark
-        if is_sent and mark is not None and (mark.is_forced or sending.delivery.call > 1):
-            self._marks.ask_sent(trip, mark)  # else it is as old as this call
+        if is_sent and mark is not None and sending.mark_is_older:
+            self._marks.ask_sent(trip, mark)
         # In hold it may be dropped, and no sender sees that: its mark would be over before its next try in any case.
         goes_on = verdict.called and verdict.kind is EventKind.RETRYING
         if not is_sent and not goes_on:

@@ -110,6 +110,16 @@ PATCHES = (
         suffers="The first try arrived, the second was refused; a job that ran twice brings it again.",
     ),
     Patch(
+        name="counts the ten minutes of a look-alike from the call of a dead worker",
+        promise=2,
+        file="consumers/guarding.py",
+        old="mark is not None and sending.mark_is_older:",
+        new="mark is not None and (mark.is_forced or sending.delivery.call > 1):",
+        test=_SENDS + "TestLookalikes"
+        "::test_they_begin_with_the_repeat_of_a_dead_workers_call_however_long_that_had_to_wait",
+        suffers="A reminder is repeated at 9:09, as a worker died at 9:00; the job's second run brings it at 9:11.",
+    ),
+    Patch(
         name="forgets on the next channel that the first may have brought it",
         promise=2,
         file="consumers/verdicts.py",

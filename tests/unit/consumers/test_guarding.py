@@ -415,6 +415,25 @@ class TestLookalikes:
         bench.clock.advance(599_000)
         assert shown(await one(bench, wish(1))) == HELD
 
+    async def test_they_begin_with_the_repeat_of_a_dead_workers_call_however_long_that_had_to_wait(
+        self, bench: SenderBench
+    ) -> None:
+        await died(bench, wish(0))
+        bench.clock.advance(550_000)
+        assert shown(await one(bench, wish(0)))[-1:] == SENT
+        bench.clock.advance(599_000)
+        assert shown(await one(bench, wish(1))) == HELD
+
+    async def test_they_begin_with_the_sending_on_the_next_channel(self, bench: SenderBench) -> None:
+        give_devices(bench, "phone")
+        bench.provider.script = [Outcome(Kind.UNKNOWN)]
+        pushed: dict[str, Any] = {"channel": Channel.PUSH, "device": "phone", "fallback": (Channel.EMAIL,)}
+        email = following(await one(bench, wish(0, tries=7, **pushed)), topic="email")
+        bench.clock.advance(580_000)
+        assert shown(await one(bench, email)) == SENT
+        bench.clock.advance(599_000)
+        assert shown(await one(bench, wish(1))) == HELD
+
     async def test_one_that_was_let_go_to_end_ends_by_the_clock_that_let_it_go(self, bench: SenderBench) -> None:
         ends_ms = bench.clock.now_ms() + 500
         expired = wish(1, force=True, hop=1, released_at_ms=ends_ms, expires_at_ms=ends_ms)

@@ -268,15 +268,26 @@ class KafkaSide:
             error = error or failure
         self._trackers.clear()
         try:
-            # By close alone a member that holds no partition would not leave (librdkafka 2.16), and the next rebalance
-            # would wait for its session to end, and with it whoever commits meanwhile.
-            self._consumer.unsubscribe()
+            self._leave(left_s / 4)
             self._consumer.close()
             self._ends.close()
         except BaseException as failure:
             error = error or failure
         watchdog.cancel()
         return error
+
+    def _leave(self, within_s: float) -> None:
+        """Returns once the group has let go of us, or after that long.
+
+        By close alone a member that holds no partition would not leave (librdkafka 2.16), and the next rebalance would
+        wait for its session to end, and with it whoever commits meanwhile. And a revocation that still waits to be
+        served when close begins is told twice: the second answer may come when nobody is there to take it, and close
+        never returns.
+        """
+        deadline_s = self._clock.steady_s() + within_s
+        self._consumer.unsubscribe()
+        while self._consumer.memberid() and self._clock.steady_s() < deadline_s:
+            self._consumer.poll(DRAIN_TURN_S)
 
     def _close_hangs(self) -> None:
         log.critical("engine.close_hangs", extra={"group": self._options.group})

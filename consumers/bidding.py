@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -69,9 +70,15 @@ class Bidder:
         lane would be worked in no order at all, and somebody's turn would come five times later than it is. And
         deliveries of one page end together: their status events share a record.
         """
+        placed = await self._standby.place(sorted(looked.ready, key=_written_ms), looked.seats)
+        # Nobody waits for the tokens of another provider than their own.
+        bids = (self._bid_at(seat, ready, looked.server) for seat, ready in placed)
+        found = await asyncio.gather(*bids, return_exceptions=True)
         again: list[Sending] = []
-        for seat, ready in await self._standby.place(sorted(looked.ready, key=_written_ms), looked.seats):
-            again += await self._bid_at(seat, ready, looked.server)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+            again += one
         return again
 
     async def _bid_at(self, seat: Seat, ready: list[Sending], server: ServerTime) -> list[Sending]:

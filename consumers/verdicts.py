@@ -163,8 +163,11 @@ class Announcer:
     def _fallback(
         self, record: Record, delivery: Delivery, channel: Channel, verdict: Verdict, numbers: Numbers
     ) -> Outgoing:
-        """It takes along since when the message may be there already; that another channel can tell is not so."""
-        may_have_gone = verdict.is_unknown or numbers.lapsed or delivery.siblings
+        """It takes along that the message may be there already; that another channel can tell is not so.
+
+        By the time of the verdict, as all else in it: however often it is written, it is the same record.
+        """
+        may_have_gone = verdict.is_unknown or numbers.lapsed or delivery.siblings or delivery.doubted_at_ms
         other = replace(
             delivery,
             channel=channel,
@@ -176,7 +179,7 @@ class Announcer:
             siblings=(),
             fallback=delivery.fallback[delivery.fallback.index(channel) + 1 :],
             doubted_at="",
-            doubted_at_ms=delivery.doubted_at_ms or (verdict.at_ms if may_have_gone else 0),
+            doubted_at_ms=verdict.at_ms if may_have_gone else 0,
             released_at_ms=verdict.at_ms,
             snapshot=None,
         )

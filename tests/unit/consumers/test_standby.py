@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,30 @@ async def test_while_both_are_well_a_twentieth_goes_to_the_second(bench: SenderB
     assert bench.tokens.spent == first and second.tokens.spent == standby, "each at the rate of its own provider"
     providers = [events(answer)[0].provider for answer in answers]
     assert providers.count("second") == standby, "the status names who sent it"
+
+
+async def test_the_share_of_the_second_does_not_wait_for_the_tokens_of_the_first(
+    bench: SenderBench, second: SecondProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, granted = asyncio.Event(), bench.tokens.take
+    called, spend = asyncio.Event(), second.tokens.spend
+
+    async def take(*wish: Any) -> Any:
+        await free.wait()
+        return await granted(*wish)
+
+    def spent(token: Any) -> bool:
+        called.set()
+        return spend(token)
+
+    monkeypatch.setattr(bench.tokens, "take", take)
+    monkeypatch.setattr(second.tokens, "spend", spent)
+    sending = asyncio.create_task(bench.send(*many(200)))
+    async with asyncio.timeout(5):
+        await called.wait()
+    assert not bench.provider.calls
+    free.set()
+    await sending
 
 
 async def test_the_same_delivery_goes_to_the_same_provider_whoever_sends_it(

@@ -123,7 +123,7 @@ PATCHES = (
         name="forgets on the next channel that the first may have brought it",
         promise=2,
         file="consumers/verdicts.py",
-        old="(verdict.at_ms if may_have_gone else 0)",
+        old="verdict.at_ms if may_have_gone else 0",
         new="0",
         test=_SENDS + "TestLookalikes"
         "::test_one_like_a_message_that_was_refused_on_its_second_channel_goes_by_what_became_of_the_first",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from consumers.lane_worker import LaneWorker
 from consumers.limits import LimitOptions, Pocket, Rate
@@ -14,39 +12,14 @@ from consumers.local_rate import LocalTokens
 from schemas.messages import Priority, Snapshot
 from schemas.policies import WhenRedisIsDown
 from schemas.records import Answer, Record
-from schemas.trips import Script, Trip
 from tests.doubles import deliveries
+from tests.doubles.campaign_road import StoredTrips
 from tests.doubles.memory_redis import MemoryRedis
 from tests.doubles.sender_bench import SenderBench
 
 RATE = Rate(per_s=50, burst=20)
 CALLS = 40
 STALL_MS = 3_000
-
-
-class Bucket:
-    """Trips to the provider's bucket, and to nothing else."""
-
-    def __init__(self, redis: MemoryRedis) -> None:
-        self.redis = redis
-
-    def begin(self) -> Trip:
-        return _BucketTrip(self.redis)
-
-
-class _BucketTrip:
-    def __init__(self, redis: MemoryRedis) -> None:
-        self._redis = redis
-        self._replies: list[Any] = []
-
-    def execute_command(self, *args: Any) -> None:
-        self._replies.append(self._redis.reply(*args))
-
-    def run(self, script: Script, touched: Sequence[str | bytes], *args: Any) -> None:
-        self._replies.append(self._redis.run(script, touched, *args))
-
-    async def execute(self) -> list[Any]:
-        return self._replies
 
 
 class Stalled:
@@ -59,7 +32,7 @@ class Stalled:
         self.reaching = 0
         self.answers: list[Answer] = []
         self.called_s: list[float] = []
-        bucket = Bucket(MemoryRedis(bench.clock, is_strict=True))
+        bucket = StoredTrips(MemoryRedis(bench.clock, is_strict=True))
         self.pocket = Pocket(
             bucket, bench.clock, "gateway", RATE, Priority.TRANSACTIONAL, "w1", LimitOptions(), sleep=self.sleep
         )

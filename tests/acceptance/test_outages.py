@@ -266,7 +266,7 @@ class Traffic:
         assert not any(sends[user] for user in silent), "somebody was reached who had opted out"
         reached = [sends[user] for user in self.users if user not in silent]
         assert min(reached) == 1, "somebody got nothing"
-        assert sum(reached) - len(reached) <= told["possible_duplicates"]
+        await world.until_repeats_are_told(self.campaign, sum(reached) - len(reached))
         await self._singles_arrived()
 
     async def _singles_arrived(self) -> None:

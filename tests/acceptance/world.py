@@ -128,6 +128,14 @@ class World:
     async def until_finished(self, campaign_id: str, within_s: float = 2 * WITHIN_S) -> dict[str, Any]:
         return await self.until_told(campaign_id, lambda told: told["status"] in FINISHED, "is finished", within_s)
 
+    async def until_repeats_are_told(self, campaign_id: str, repeats: int) -> None:
+        """Until so many possible duplicates are told: a provider has a message before its answer is counted."""
+
+        def holds(told: dict[str, Any]) -> bool:
+            return bool(told["possible_duplicates"] >= repeats)
+
+        await self.until_told(campaign_id, holds, f"tells of its {repeats} repeats")
+
     async def recipients(self, campaign_id: str, outcome: str = "") -> list[dict[str, Any]]:
         text = await self.must("GET", f"/v1/campaigns/{campaign_id}/recipients?outcome={outcome}")
         return [json.loads(line) for line in str(text).splitlines()]

@@ -54,12 +54,14 @@ async def kill_in_the_middle(world: World, size: int, sends: int, lease_s: float
     assert (told["status"], told["outcomes"]) == ("processed", {"delivered": size})
     assert left_open, "it died with no call open: that proves nothing"
     book = [sends for _, sends in (await world.calls(PUSH, people.reader_keys(campaign, users))).values()]
+    repeats = sum(book) - size
+    await world.until_repeats_are_told(campaign, repeats)
     made_good_s = await _sent_s(world, campaign)
     return Cost(
         lost=book.count(0),
-        repeats=sum(book) - size,
+        repeats=repeats,
         in_flight=len(left_open),
-        told=told["possible_duplicates"],
+        told=(await world.told(campaign))["possible_duplicates"],
         whole_after_s=max(made_good_s[user] for user in left_open) - killed_s,
     )
 

@@ -193,6 +193,7 @@ class Blast:
         large, small, code = (
             arrived(marks[name]) if name in marks else Arrived() for name in (LARGE_ID, SMALL_ID, CODE)
         )
+        campaigns = {LARGE_ID: large, SMALL_ID: small}
         self.narrator.say(f"asking for the status of {len(offered.ids):,} login codes")
         statuses = await wishes.told(self.door, offered.ids)
         return Facts(
@@ -201,7 +202,7 @@ class Blast:
             small=small,
             code=code,
             most_in_a_second=ledger["services"][outside.PUSH]["most_in_a_second"],
-            told={name: await self.door.campaign(name) for name in (LARGE_ID, SMALL_ID)},
+            told={name: await self.door.owned_up(name, came.repeats) for name, came in campaigns.items()},
             small_begun_s=seen.small_begun_s,
             codes=len(offered.ids),
             codes_sent=statuses.sent,

@@ -91,7 +91,7 @@ async def start(door: Door) -> None:
     must(told["status"] not in FINISHED, f"right after its 202 a campaign is {told['status']}")
 
 
-async def follow(watch: Watch, place: Place, settings: Settings, console: Console) -> tuple[dict[str, Any], Killed]:
+async def follow(watch: Watch, place: Place, settings: Settings, console: Console) -> Killed:
     """Until every recipient has an outcome. Raises TimeoutError when that takes too long."""
     killed, counting = Killed(), None
     with _bars(console) as bars:
@@ -108,7 +108,7 @@ async def follow(watch: Watch, place: Place, settings: Settings, console: Consol
                     break
                 await asyncio.sleep(RECHECK_S)
     await counting
-    return told, killed
+    return killed
 
 
 async def _kill(watch: Watch, place: Place, settings: Settings, killed: Killed, console: Console) -> None:

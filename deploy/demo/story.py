@@ -67,10 +67,11 @@ async def _story(chosen: Place, door: Door, world: Outside, narrator: Narrator) 
     calm_s = await singles.latencies_s(world, sent.codes)
     narrator.say(f"{sent.deliveries} single deliveries by SMS, push, mail and in the app: all sent")
     before = await world.ledger()
-    told, killed = await _campaign(chosen, door, world, sent, narrator)
+    killed = await _campaign(chosen, door, world, sent, narrator)
     await singles.await_ends(door, sent)
     rush_s = await singles.latencies_s(world, sent.rush)
     ledger = await world.ledger()
+    told = await door.owned_up(campaign.CAMPAIGN_ID, ledger["repeats"] - sent.possible_duplicates)
     narrator.console.print(_table(told, sent, {"calm": calm_s, "during the campaign": rush_s}, ledger))
     return _judge(told, sent, killed, before, ledger)
 
@@ -81,7 +82,7 @@ def _profiles() -> list[dict[str, Any]]:
 
 async def _campaign(
     chosen: Place, door: Door, world: Outside, sent: singles.Singles, narrator: Narrator
-) -> tuple[dict[str, Any], campaign.Killed]:
+) -> campaign.Killed:
     """The campaign, with login codes going on beside it."""
     ledger, over = await world.ledger(), asyncio.Event()
     before = sum(outside.of(ledger, service)["distinct_keys"] for service in (outside.PUSH, outside.MAIL))
@@ -90,13 +91,12 @@ async def _campaign(
     narrator.say(f"campaign of {people.AUDIENCE:,} accepted")
     rush = asyncio.create_task(singles.rush(door, sent, over))
     try:
-        _, killed = await campaign.follow(watch, chosen, settings.load(chosen.settings), narrator.console)
+        killed = await campaign.follow(watch, chosen, settings.load(chosen.settings), narrator.console)
     finally:
         over.set()
     await rush
-    told = await campaign.await_reports(watch)
-    await campaign.check_recipients(door, told)
-    return told, killed
+    await campaign.check_recipients(door, await campaign.await_reports(watch))
+    return killed
 
 
 def _judge(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from deploy import settings
-from deploy.demo import judge, people, place
+from deploy.demo import door, judge, people, place
 from deploy.demo.judge import Verdict
 from deploy.local import stack
 from schemas import policies
@@ -32,6 +35,26 @@ def test_anything_else_fails_the_demo(numbers: tuple[int, int, int, int, int]) -
 def test_a_loss_on_one_channel_is_not_hidden_by_a_surplus_on_another() -> None:
     assert judge.lost_and_unasked({"push": 10, "sms": 5}, {"push": 11, "sms": 4}) == (1, 1)
     assert judge.lost_and_unasked({"push": 10}, {"push": 10}) == (0, 0)
+
+
+class _Telling(door.Door):
+    """Tells of so many possible duplicates, look by look."""
+
+    def __init__(self, *possible: int) -> None:
+        super().__init__(Mock(), "")
+        self._left: Iterator[int] = iter(possible)
+
+    async def campaign(self, campaign_id: str) -> dict[str, Any]:
+        return {"campaign_id": campaign_id, "possible_duplicates": next(self._left)}
+
+
+async def test_a_repeat_whose_answer_is_not_yet_counted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "RECHECK_S", 0)
+    assert (await _Telling(0, 1, 3, 9).owned_up("sale", repeats=3))["possible_duplicates"] == 3
+
+
+async def test_a_repeat_that_is_never_told_of_is_left_to_the_verdict() -> None:
+    assert (await _Telling(2).owned_up("sale", repeats=3, within_s=-1))["possible_duplicates"] == 2
 
 
 def test_the_audience_adds_up() -> None:

@@ -12,6 +12,7 @@ them look dead. That is a config hold as well.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 RECORD = script_beside(__file__, "breaker_record.lua")
 PROBE = script_beside(__file__, "breaker_probe.lua")
 
+DEVIATIONS = 3.0
+"""Of dead tokens beyond their part, before chance no longer explains them: where a tenth are dead, not one campaign in
+a thousand is held for it; where all are, the fifth is doubted."""
 NEVER_MS = 2**53
 """When the probes may go of a breaker that a person opened."""
 _OPERATOR = "operator"
@@ -38,8 +42,8 @@ FAILURES = frozenset({Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED})
 class BreakerOptions:
     """window: calls looked back on; least: with fewer known it never opens; the periods: how long it stays open.
 
-    dead_most: the part of the last two windows of calls, or of `least` when fewer are known, that may report a dead
-    push token before that is taken for a wrong setting of ours.
+    dead_most: the part of the last two windows of calls that may report a dead push token: when it is more than chance
+    explains, and more than so many of `least` calls, that is taken for a wrong setting of ours.
     """
 
     window: int = 100
@@ -140,7 +144,8 @@ class Breaker:
         kept, dead = self._kept
         known = kept + len(self._results) + 1
         dead += self._results.count(_DEAD) + 1
-        return dead > self._options.dead_most * max(self._options.least, known)
+        most, least = self._options.dead_most, self._options.least
+        return dead > max(most * least, most * known + DEVIATIONS * math.sqrt(most * (1 - most) * known))
 
     def has_news(self) -> bool:
         return bool(self._results or self._probes or self._hold)

@@ -226,8 +226,8 @@ class Provider(Section):
     status_url, of kind http: where `reconcile` asks what became of a message. status_per_s: how often at most, over all
     processes; without it a tenth of rate_per_s.
     prices, like `{ DE = 0.07, default = 0.05 }`: money per SMS segment, by the number's country; else per message.
-    dead_tokens_most: the part of the last 200 calls that may report a dead push token; more is taken for a wrong
-    setting, and the tokens are kept. 1: never.
+    dead_tokens_most: the part of the last 200 calls that may report a dead push token; clearly more than that is taken
+    for a wrong setting, and the tokens are kept. 1: never.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

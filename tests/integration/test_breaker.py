@@ -213,13 +213,13 @@ async def test_retries_are_counted_among_the_calls_of_all_workers(
 class TestDeadTokens:
     """A wrong app, key or environment makes every push token look dead."""
 
-    async def test_when_more_than_a_fifth_look_dead_they_are_doubted_by_every_worker(
+    async def test_when_clearly_more_than_a_fifth_look_dead_every_worker_doubts_them(
         self, trips: RedisTrips, workers: tuple[Breaker, Breaker]
     ) -> None:
         first, other = workers
-        await tell(trips, first, Kind.DONE, calls=160)
-        await tell(trips, first, Kind.DEAD_ADDRESS, calls=40)
-        assert first.doubts_dead_tokens(), "with one more it would be 41 of 201"
+        await tell(trips, first, Kind.DONE, calls=143)
+        await tell(trips, first, Kind.DEAD_ADDRESS, calls=57)
+        assert first.doubts_dead_tokens(), "with one more it would be 58 of 201: a fifth, and three deviations"
         assert not other.doubts_dead_tokens(), "it has not heard of any yet"
         await tell(trips, other, Kind.DONE)
         assert other.doubts_dead_tokens()
@@ -228,6 +228,16 @@ class TestDeadTokens:
         await tell(trips, workers[0], Kind.DONE, calls=180)
         await tell(trips, workers[0], Kind.DEAD_ADDRESS, calls=20)
         assert not workers[0].doubts_dead_tokens()
+
+    async def test_what_chance_explains_of_an_old_audience_is_believed(
+        self, trips: RedisTrips, workers: tuple[Breaker, Breaker]
+    ) -> None:
+        """Right after a start, or a hold, few calls are known: five dead ones of twenty are no wrong setting."""
+        await tell(trips, workers[0], Kind.DONE, calls=15)
+        await tell(trips, workers[0], Kind.DEAD_ADDRESS, calls=4)
+        assert not workers[0].doubts_dead_tokens()
+        await tell(trips, workers[0], Kind.DEAD_ADDRESS, calls=7)
+        assert workers[0].doubts_dead_tokens(), "with one more it would be 12 of 27"
 
     async def test_calls_before_the_last_two_hundred_say_nothing(
         self, trips: RedisTrips, workers: tuple[Breaker, Breaker]

@@ -122,7 +122,7 @@ class TestPush:
     ) -> None:
         bench.people.write("42", stores.Profile(2, devices=(PHONE,)))
         bench.provider.script = [Outcome(Kind.DEAD_ADDRESS)]
-        bench.breaker.read_record([b"", 200, 0, 200, 40, b""])
+        bench.breaker.read_record([b"", 200, 0, 200, 57, b""])
         (answer,) = await bench.send(deliveries.single(channel=Channel.PUSH, device="phone"))
         assert shown(answer) == [("retrying", "provider_config")]
         assert published(answer) == ["push.retry.1m"], "the message is kept, and its token"

@@ -145,8 +145,8 @@ class _Sends:
         """As `consumers.settling` does, twice: the verdict, then that it is published."""
         trip = self._trips.begin()
         for sending in batch:
-            token, detail = sending.held_claim().token, verdicts.pack(self._verdict)
-            self._claims.ask_settle(trip, sending.bid, token, VerdictClass.SENT, detail, _ENTRY)
+            mine, detail = sending.held_claim(), verdicts.pack(self._verdict)
+            self._claims.ask_settle(trip, sending.bid, mine, VerdictClass.SENT, detail, _ENTRY)
         for sending in batch:
             self._guards.ask_settled(trip, sending, sending.held_claim().token, self._verdict)
         for reply in (await trip.execute())[: len(batch)]:

@@ -62,6 +62,10 @@ class VerdictClass(IntEnum):
 
 
 class Settled(Enum):
+    """LATE: somebody has claimed it since, who decides how it goes on. MISSING: Redis had lost the claim, or was set
+    back to an older one that nobody holds. It is there again, settled, unless another address got it meanwhile.
+    """
+
     STORED = b"S"
     LATE = b"L"
     MISSING = b"M"
@@ -189,10 +193,8 @@ class Claims(Protocol):
 
     def read_end(self, reply: Any) -> Taken: ...
 
-    def ask_settle(
-        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
-    ) -> None:
-        """Stores a verdict; needs the claim's token. entry: for the user's timeline, b"" for none."""
+    def ask_settle(self, trip: Trip, bid: Bid, mine: Entry, verdict: VerdictClass, detail: bytes, line: bytes) -> None:
+        """Stores a verdict. mine: the claim as it was taken. line: for the user's timeline, b"" for none."""
         ...
 
     def read_settle(self, reply: Any) -> Settled: ...
@@ -309,11 +311,11 @@ class RedisClaims:
         numbers = (bid.generation, bid.record_call, token, self._lease_ms, self._keep_s)
         trip.run(TAKE, touched, bid.address, *numbers, *seen, int(bid.forced), int(verdict), detail)
 
-    def ask_settle(
-        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
-    ) -> None:
-        stored = (token, int(verdict), detail, self._keep_s)
-        history = (entry, timeline.ENTRIES, timeline.KEPT_S)
+    def ask_settle(self, trip: Trip, bid: Bid, mine: Entry, verdict: VerdictClass, detail: bytes, line: bytes) -> None:
+        high, low = mine.lease_end_ms >> 32, mine.lease_end_ms & 0xFFFFFFFF
+        taken = _HEADER.pack(mine.takeovers << 4, mine.generation, mine.record_call, high, low, mine.token)
+        stored = (taken + mine.address, int(verdict), detail, self._keep_s)
+        history = (line, timeline.ENTRIES, timeline.KEPT_S)
         trip.run(SETTLE, (bid.claim_key, bid.timeline_key), *stored, *history)
 
     def read_settle(self, reply: Any) -> Settled:

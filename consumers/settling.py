@@ -250,7 +250,7 @@ class Settling:
             if sending.claim is None:
                 store.ask_end(trip, sending.bid, verdict.claim_class, detail)
             else:
-                store.ask_settle(trip, sending.bid, sending.claim.token, verdict.claim_class, detail, line)
+                store.ask_settle(trip, sending.bid, sending.claim, verdict.claim_class, detail, line)
         for question, _, _ in load.asked:
             self._fallbacks.ask(trip, question)
         for sending, verdict, *_ in _soft(load.batch):

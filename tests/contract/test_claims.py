@@ -38,6 +38,15 @@ class Bench(Protocol):
     async def change_profile(self, bid: Bid, version: int) -> None: ...
     async def cancel(self, bid: Bid) -> None: ...
     async def timeline(self, bid: Bid) -> list[bytes]: ...
+    async def passes(self) -> None:
+        """Time, a little."""
+        ...
+
+    async def keep(self, bid: Bid) -> Any:
+        """The claim as Redis may come back with it later."""
+        ...
+
+    async def set_back(self, bid: Bid, kept: Any) -> None: ...
 
 
 class MemoryBench:
@@ -58,6 +67,17 @@ class MemoryBench:
 
     async def timeline(self, bid: Bid) -> list[bytes]:
         return self.body.timelines.get(bid.timeline_key, [])
+
+    async def passes(self) -> None:
+        self.clock.advance(2)
+
+    async def keep(self, bid: Bid) -> Any:
+        return self.body.entries[bid.claim_key]
+
+    async def set_back(self, bid: Bid, kept: Any) -> None:
+        self.body.entries.pop(bid.claim_key, None)
+        if kept is not None:
+            self.body.entries[bid.claim_key] = kept
 
 
 class RedisBench:
@@ -81,6 +101,17 @@ class RedisBench:
 
     async def timeline(self, bid: Bid) -> list[bytes]:
         return list(await self.redis.lrange(bid.timeline_key, 0, -1))  # type: ignore[misc]
+
+    async def passes(self) -> None:
+        await asyncio.sleep(0.002)
+
+    async def keep(self, bid: Bid) -> Any:
+        return await self.redis.get(bid.claim_key)
+
+    async def set_back(self, bid: Bid, kept: Any) -> None:
+        await self.redis.delete(bid.claim_key)
+        if kept is not None:
+            await self.redis.set(bid.claim_key, kept, ex=86_400)
 
 
 @pytest.fixture
@@ -127,8 +158,8 @@ async def entry_of(bench: Bench, bid: Bid) -> Entry:
     return entry
 
 
-async def settle(bench: Bench, bid: Bid, token: bytes, verdict: VerdictClass, line: bytes = b"") -> Settled:
-    return bench.claims.read_settle(await one(bench, "settle", bid, token, verdict, b"what happened", line))
+async def settle(bench: Bench, bid: Bid, mine: Entry, verdict: VerdictClass, line: bytes = b"") -> Settled:
+    return bench.claims.read_settle(await one(bench, "settle", bid, mine, verdict, b"what happened", line))
 
 
 async def end(bench: Bench, bid: Bid) -> Taken:
@@ -158,7 +189,7 @@ async def test_a_claim_that_nobody_had_is_the_first_bidders_and_later_ones_see_i
     _, in_the_way = await first(bench, bid)
     assert in_the_way == mine == await entry_of(bench, bid)
     assert (await take(bench, bid)).answer is Answer.SENDING
-    assert await settle(bench, bid, mine.token, VerdictClass.SENT) is Settled.STORED
+    assert await settle(bench, bid, mine, VerdictClass.SENT) is Settled.STORED
 
 
 async def test_whoever_bids_for_a_first_claim_learns_of_the_newest_profile_and_cancel(bench: Bench, bid: Bid) -> None:
@@ -186,7 +217,7 @@ async def test_a_record_overtaken_by_a_later_one_is_stale(bench: Bench, bid: Bid
 
 async def test_a_settled_call_answers_its_own_record_with_the_stored_verdict(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    assert await settle(bench, bid, await token_of(bench, bid), VerdictClass.WAITING) is Settled.STORED
+    assert await settle(bench, bid, await entry_of(bench, bid), VerdictClass.WAITING) is Settled.STORED
     answer = await take(bench, bid)
     assert answer.answer is Answer.FINISHED_SAME
     assert answer.entry is not None and answer.entry.detail == b"what happened" and not answer.entry.published
@@ -194,7 +225,7 @@ async def test_a_settled_call_answers_its_own_record_with_the_stored_verdict(ben
 
 async def test_the_next_record_after_a_wait_gets_the_claim_with_its_own_number(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    await settle(bench, bid, await token_of(bench, bid), VerdictClass.WAITING)
+    await settle(bench, bid, await entry_of(bench, bid), VerdictClass.WAITING)
     answer = await take(bench, bid._replace(record_call=2))
     assert answer.answer is Answer.CLAIMED
     assert answer.entry is not None and answer.entry.call == 2
@@ -202,7 +233,7 @@ async def test_the_next_record_after_a_wait_gets_the_claim_with_its_own_number(b
 
 async def test_what_was_sent_is_never_sent_again_except_by_a_forced_redrive(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    await settle(bench, bid, await token_of(bench, bid), VerdictClass.SENT)
+    await settle(bench, bid, await entry_of(bench, bid), VerdictClass.SENT)
     later = bid._replace(record_call=2)
     assert (await take(bench, later)).answer is Answer.FINISHED_SAME
     redrive = bid._replace(generation=1, record_call=2)
@@ -277,30 +308,84 @@ async def test_a_cancel_after_the_checks_sends_the_record_back_to_them(bench: Be
 
 async def test_only_the_holder_may_settle_and_a_late_one_learns_it(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    late = await token_of(bench, bid)
+    late = await entry_of(bench, bid)
     await bench.lapse(bid)
     await take(bench, bid)
     assert await settle(bench, bid, late, VerdictClass.SENT) is Settled.LATE
     assert (await entry_of(bench, bid)).verdict is VerdictClass.NONE
-    assert await one(bench, "give_back", bid, late) == 0
-    stranger = bid._replace(claim_key=bid.claim_key + b"x")
-    assert await settle(bench, stranger, late, VerdictClass.SENT) is Settled.MISSING
+    assert await one(bench, "give_back", bid, late.token) == 0
+
+
+class TestRedisWithoutTheClaim:
+    """It was emptied, or came back some seconds older, while the call was under way."""
+
+    async def test_a_lost_claim_is_there_again_when_it_is_settled(self, bench: Bench, bid: Bid) -> None:
+        mine, _ = await first(bench, bid)
+        await bench.set_back(bid, None)
+        assert await settle(bench, bid, mine, VerdictClass.SENT, b"a line") is Settled.MISSING
+        assert await entry_of(bench, bid) == mine._replace(verdict=VerdictClass.SENT, detail=b"what happened")
+        assert await bench.timeline(bid) == [b"a line"]
+        assert (await take(bench, bid)).answer is Answer.FINISHED_SAME, "no copy of the record is called again"
+
+    async def test_the_claim_of_the_call_before_is_nobodys(self, bench: Bench, bid: Bid) -> None:
+        await take(bench, bid)
+        await settle(bench, bid, await entry_of(bench, bid), VerdictClass.WAITING)
+        before, later = await bench.keep(bid), bid._replace(record_call=2)
+        mine = (await take(bench, later)).entry
+        assert mine is not None
+        await bench.set_back(bid, before)
+        assert await settle(bench, later, mine, VerdictClass.WAITING) is Settled.MISSING
+        assert await entry_of(bench, bid) == mine._replace(verdict=VerdictClass.WAITING, detail=b"what happened")
+
+    @pytest.mark.parametrize("is_given_back", [True, False], ids=["given back", "open"])
+    async def test_the_same_records_claim_before_it_was_given_back_is_nobodys(
+        self, bench: Bench, bid: Bid, is_given_back: bool
+    ) -> None:
+        was, _ = await first(bench, bid)
+        open_one = await bench.keep(bid)
+        await one(bench, "give_back", bid, was.token)
+        before = await bench.keep(bid) if is_given_back else open_one
+        await bench.passes()
+        mine = (await take(bench, bid)).entry
+        assert mine is not None
+        await bench.set_back(bid, before)
+        assert await settle(bench, bid, mine, VerdictClass.WAITING) is Settled.MISSING
+        assert (await entry_of(bench, bid)).verdict is VerdictClass.WAITING
+
+    async def test_a_copy_that_claimed_meanwhile_decides_how_it_goes_on(self, bench: Bench, bid: Bid) -> None:
+        mine, _ = await first(bench, bid)
+        await bench.set_back(bid, None)
+        await bench.passes()
+        theirs, in_the_way = await first(bench, bid)
+        assert in_the_way is None
+        assert await settle(bench, bid, mine, VerdictClass.WAITING) is Settled.LATE
+        assert await entry_of(bench, bid) == theirs
+
+    async def test_another_address_that_claimed_meanwhile_decides_nothing_for_this_one(
+        self, bench: Bench, bid: Bid
+    ) -> None:
+        mine, _ = await first(bench, bid)
+        await bench.set_back(bid, None)
+        other = bid._replace(address=claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99)))
+        theirs = (await take(bench, other)).entry
+        assert await settle(bench, bid, mine, VerdictClass.WAITING) is Settled.MISSING
+        assert await entry_of(bench, bid) == theirs
 
 
 async def test_settling_twice_is_settling_once(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    token = await token_of(bench, bid)
+    mine = await entry_of(bench, bid)
     for _ in range(2):
-        assert await settle(bench, bid, token, VerdictClass.SENT, b"a line") is Settled.STORED
+        assert await settle(bench, bid, mine, VerdictClass.SENT, b"a line") is Settled.STORED
     assert await bench.timeline(bid) == [b"a line"]
 
 
 async def test_publishing_cuts_the_stored_verdict_off(bench: Bench, bid: Bid) -> None:
     await take(bench, bid)
-    token = await token_of(bench, bid)
-    assert await one(bench, "published", bid, token) == 0
-    await settle(bench, bid, token, VerdictClass.ENDED)
-    assert await one(bench, "published", bid, token) == 1
+    mine = await entry_of(bench, bid)
+    assert await one(bench, "published", bid, mine.token) == 0
+    await settle(bench, bid, mine, VerdictClass.ENDED)
+    assert await one(bench, "published", bid, mine.token) == 1
     entry = await entry_of(bench, bid)
     assert entry.published and entry.detail == b"" and entry.verdict is VerdictClass.ENDED
 
@@ -332,7 +417,7 @@ async def test_an_end_without_a_call_overrules_nobody(bench: Bench, bid: Bid) ->
 
 
 OPERATIONS = st.sampled_from(
-    ["take", "first", "end", "settle", "settle_late", "give_back", "published", "lapse", "profile", "cancel"]
+    ["take", "first", "end", "settle", "settle_late", "give_back", "published", "lapse", "lost", "profile", "cancel"]
 )
 STEPS = st.lists(
     st.tuples(OPERATIONS, st.integers(0, 1), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(1, 3)),
@@ -342,11 +427,11 @@ STEPS = st.lists(
 
 @dataclass
 class Twin:
-    """The same history told to one body; the tokens differ, so each keeps its own."""
+    """The same history told to one body; the tokens differ, so each keeps its own. earlier: the claim before mine."""
 
     bench: Bench
-    token: bytes = b"no token"
-    earlier: bytes = b"no token"
+    mine: Entry
+    earlier: Entry
     version: int = 0
 
     async def step(self, bid: Bid, name: str, verdict: int) -> object:
@@ -358,10 +443,12 @@ class Twin:
             case "end":
                 return self.shown(await end(self.bench, bid))
             case "settle" | "settle_late":
-                token = self.token if name == "settle" else self.earlier
-                return await settle(self.bench, bid, token, VerdictClass(verdict))
+                held = self.mine if name == "settle" else self.earlier
+                return await settle(self.bench, bid, held, VerdictClass(verdict))
             case "give_back" | "published":
-                return await one(self.bench, name, bid, self.token)
+                return await one(self.bench, name, bid, self.mine.token)
+            case "lost":
+                await self.bench.set_back(bid, None)
             case "lapse":
                 await self.bench.lapse(bid)
             case "profile":
@@ -374,16 +461,19 @@ class Twin:
     async def first(self, bid: Bid) -> object:
         mine, in_the_way = await first(self.bench, bid)
         if in_the_way is None:
-            self.earlier, self.token = self.token, mine.token
+            self._hold(mine)
         return in_the_way and in_the_way._replace(token=b"", lease_end_ms=0)
 
     async def take(self, bid: Bid) -> object:
         return self.shown(await take(self.bench, bid, version=max(0, self.version - (bid.record_call == 3))))
 
+    def _hold(self, mine: Entry) -> None:
+        self.earlier, self.mine = self.mine._replace(lease_end_ms=0), mine
+
     def shown(self, taken: Taken) -> object:
         if taken.answer in (Answer.CLAIMED, Answer.TAKEOVER):
             assert taken.entry is not None
-            self.earlier, self.token = self.token, taken.entry.token
+            self._hold(taken.entry)
         return taken.answer, taken.entry and taken.entry._replace(token=b"", lease_end_ms=0)
 
 
@@ -395,8 +485,9 @@ def test_both_bodies_tell_the_same_story_of_every_history(redis_url: str, steps:
 
 async def _tell_twice(redis_url: str, steps: list[tuple[Any, ...]]) -> None:
     async with Redis.from_url(redis_url) as client:
-        twins = (Twin(MemoryBench()), Twin(RedisBench(client)))
         base = claims.bid_for(deliveries.single(user_id=uuid.uuid4().hex[:12]))
+        nobodys = MemoryClaims(ManualClock()).fresh(base)._replace(record_call=0, token=b"none", lease_end_ms=0)
+        twins = [Twin(bench, nobodys, nobodys) for bench in (MemoryBench(), RedisBench(client))]
         other = claims.packed_address(keys.single_address(deliveries.EPOCH, 3, 99))
         for name, generation, call, is_other, forced, verdict in steps:
             bid = base._replace(generation=generation, record_call=call, forced=forced)
@@ -420,9 +511,9 @@ async def test_a_claim_costs_at_most_130_bytes_of_redis(redis: Redis) -> None:
     for delivery in (deliveries.single(user_id="1234567890"), deliveries.recipient(user_id="1234567890")):
         mine = claims.bid_for(replace(delivery, intent=f"{delivery.intent}{uuid.uuid4()}"))
         await take(bench, mine)
-        token = await token_of(bench, mine)
-        await settle(bench, mine, token, VerdictClass.SENT)
-        await one(bench, "published", mine, token)
+        taken = await entry_of(bench, mine)
+        await settle(bench, mine, taken, VerdictClass.SENT)
+        await one(bench, "published", mine, taken.token)
         assert await redis.memory_usage(mine.claim_key) <= 130
 
 
@@ -447,7 +538,7 @@ class TestCancellations:
         bench = RedisBench(redis)
         sms = claims.bid_for(deliveries.single(user_id=user_id))
         await take(bench, sms)
-        await settle(bench, sms, await token_of(bench, sms), VerdictClass.SENT)
+        await settle(bench, sms, await entry_of(bench, sms), VerdictClass.SENT)
         push = keys.delivery_suffix(Channel.PUSH, "phone")
         assert await self.cancel(redis, user_id, intent) == [("sms", "sent"), (push, "waiting")]
         assert (await take(bench, sms._replace(claim_key=sms.claim_key + b"2"))).answer is Answer.RECHECK

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from consumers import claims
-from consumers.claims import Claims, Settled, VerdictClass
+from consumers.claims import Claims, Entry, Settled, VerdictClass
 from consumers.fallbacks import KEEP_S, Fallbacks, Found, Question, RedisFallbacks, Standing, Wish
 from deploy.redis_trips import RedisTrips
 from schemas import keys
@@ -31,13 +31,13 @@ MANY = 64
 
 
 class Body:
-    """One body of both ports, with the tokens of the claims it took."""
+    """One body of both ports, with the claims it took."""
 
     def __init__(self, trips: Trips, store: Claims, fallbacks: Fallbacks) -> None:
         self.trips = trips
         self.store = store
         self.fallbacks = fallbacks
-        self.tokens: dict[str, bytes] = {}
+        self.taken: dict[str, Entry] = {}
 
     async def take(self, delivery: Delivery) -> str:
         trip = self.trips.begin()
@@ -45,23 +45,23 @@ class Body:
         self.store.ask_take(trip, bid, 0, False)
         taken = self.store.read_take((await trip.execute())[0])
         if taken.entry is not None and taken.answer in (claims.Answer.CLAIMED, claims.Answer.TAKEOVER):
-            self.tokens[bid.delivery_key] = taken.entry.token
+            self.taken[bid.delivery_key] = taken.entry
         return taken.answer.name
 
     async def settle(self, delivery: Delivery, verdict: VerdictClass) -> Settled | None:
         trip = self.trips.begin()
         bid = claims.bid_for(delivery)
-        if bid.delivery_key not in self.tokens:
+        if bid.delivery_key not in self.taken:
             return None
-        self.store.ask_settle(trip, bid, self.tokens[bid.delivery_key], verdict, b"", b"")
+        self.store.ask_settle(trip, bid, self.taken[bid.delivery_key], verdict, b"", b"")
         return self.store.read_settle((await trip.execute())[0])
 
     async def give_back(self, delivery: Delivery) -> bool:
         trip = self.trips.begin()
         bid = claims.bid_for(delivery)
-        if bid.delivery_key not in self.tokens:
+        if bid.delivery_key not in self.taken:
             return False
-        self.store.ask_give_back(trip, bid, self.tokens[bid.delivery_key])
+        self.store.ask_give_back(trip, bid, self.taken[bid.delivery_key].token)
         return bool((await trip.execute())[0])
 
     async def ask(self, delivery: Delivery, wish: Wish, after_ms: int = 0) -> Found:

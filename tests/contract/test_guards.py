@@ -60,7 +60,9 @@ class Body:
 
     async def settle(self, bid: Bid, token: bytes, place: Place, is_sent: bool) -> None:
         await self.ask(self.caps.ask_settle, bid.claim_key, token, place, is_sent)
-        await self.ask(self.claims.ask_settle, bid, token, VerdictClass.ENDED, b"", b"")
+        mine, _ = self.claims.read_seen(await self.ask(self.claims.ask_seen, bid))
+        assert mine is not None and mine.token == token
+        await self.ask(self.claims.ask_settle, bid, mine, VerdictClass.ENDED, b"", b"")
 
     async def lapse(self, bids: list[Bid], places: list[Place]) -> None:
         """The leases of all these run out."""

@@ -79,10 +79,8 @@ class MemoryClaims:
     def read_end(self, reply: Any) -> Taken:
         return self.read_take(reply)
 
-    def ask_settle(
-        self, trip: Trip, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, entry: bytes
-    ) -> None:
-        _later(trip, lambda: self._settle(bid, token, verdict, detail, entry))
+    def ask_settle(self, trip: Trip, bid: Bid, mine: Entry, verdict: VerdictClass, detail: bytes, line: bytes) -> None:
+        _later(trip, lambda: self._settle(bid, mine, verdict, detail, line))
 
     def read_settle(self, reply: Any) -> Settled:
         assert isinstance(reply, Settled)
@@ -128,17 +126,19 @@ class MemoryClaims:
             detail=b"",
         )
 
-    def _settle(self, bid: Bid, token: bytes, verdict: VerdictClass, detail: bytes, line: bytes) -> Settled:
-        entry = self.entries.get(bid.claim_key)
-        if entry is None:
-            return Settled.MISSING
-        if entry.token != token:
-            return Settled.LATE
+    def _settle(self, bid: Bid, mine: Entry, verdict: VerdictClass, detail: bytes, line: bytes) -> Settled:
+        entry, answer = self.entries.get(bid.claim_key), Settled.STORED
+        if entry is None or entry.token != mine.token:
+            if entry is not None and entry.address != mine.address:
+                return Settled.MISSING
+            if entry is not None and _numbers(entry) >= _numbers(mine):
+                return Settled.LATE
+            entry, answer = mine, Settled.MISSING
         if entry.verdict is VerdictClass.NONE:
             self.entries[bid.claim_key] = entry._replace(verdict=verdict, detail=detail, given_back=False)
             if line:
                 self.timelines.setdefault(bid.timeline_key, []).insert(0, line)
-        return Settled.STORED
+        return answer
 
     def _mark_published(self, bid: Bid, token: bytes) -> int:
         entry = self.entries.get(bid.claim_key)
@@ -157,6 +157,12 @@ class MemoryClaims:
             entry = entry._replace(token=token, lease_end_ms=taken_over.lease_end_ms)
         self.entries[bid.claim_key] = entry
         return 1
+
+
+def _numbers(claim: Entry) -> tuple[int, int, int, int]:
+    """Those of a later claim are higher."""
+    lease_end_ms = 0 if claim.given_back else claim.lease_end_ms
+    return claim.generation, claim.record_call, claim.takeovers, lease_end_ms
 
 
 def _later(trip: Trip, command: Callable[[], object]) -> None:

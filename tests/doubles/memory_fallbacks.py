@@ -37,7 +37,7 @@ class MemoryFallbacks:
     def __init__(self, claims: MemoryClaims, clock: Clock) -> None:
         self._claims = claims
         self._clock = clock
-        self._known: dict[tuple[str, str], _Known] = {}
+        self.known: dict[tuple[str, str], _Known] = {}
 
     def ask_standing(self, trip: Trip, delivery: Delivery) -> None:
         trip.execute_command(lambda: self._packed(delivery))
@@ -53,7 +53,7 @@ class MemoryFallbacks:
         return Found(fallbacks.standing(known, question.delivery), left_ms)
 
     def _packed(self, delivery: Delivery) -> bytes:
-        known = self._known.get(_place(delivery))
+        known = self.known.get(_place(delivery))
         return b"" if known is None else known.packed()
 
     def decide(self, question: Question) -> tuple[bytes, int]:
@@ -65,19 +65,19 @@ class MemoryFallbacks:
         """What is left of the time that the channel must have been asked for."""
         delivery, wish, after_ms = question
         now_ms, place = self._clock.now_ms(), _place(delivery)
-        known = self._known.get(place, _Known(now_ms))
+        known = self.known.get(place, _Known(now_ms))
         if known.started or known.never:
             return 0
         early_ms = after_ms - (now_ms - known.since_ms)
         if wish is Wish.CHANNEL and after_ms and early_ms > 0:
-            self._known[place] = known
+            self.known[place] = known
             return early_ms
         siblings = [(name.partition("/")[0], self._entry(delivery, name)) for name in delivery.siblings]
         known.never = wish is Wish.NEVER or any(entry and entry.verdict is VerdictClass.SENT for _, entry in siblings)
         known.given_up |= {delivery.channel.value} if wish is Wish.CHANNEL else set()
         known.asked |= wish is not Wish.NOTHING
         if known.never or known.asked:
-            self._known[place] = known
+            self.known[place] = known
         if not any(_goes_on(entry, channel in known.given_up) for channel, entry in siblings) and known.asked:
             known.started = fallbacks.asker(delivery)
         return 0

@@ -47,6 +47,10 @@ class MemoryRedis:
             digest_marks.MARK.sha: self._mark_digest,
         }
 
+    def memory(self) -> list[dict[Key, Any]]:
+        """All that is kept, for whoever sets it back."""
+        return [self._strings, self._hashes, self._bits, self._ends_ms]
+
     def run(self, script: Script, touched: Sequence[Key], *args: Any) -> Any:
         return self._scripts[script.sha](*touched, *args)
 

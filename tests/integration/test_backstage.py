@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from consumers import verdicts
 from consumers.backstage import RedisBackstage
 from consumers.breaker import Breaker, BreakerOptions
-from consumers.claims import Bid, ClaimOptions, RedisClaims, VerdictClass, bid_for
+from consumers.claims import Bid, ClaimOptions, Entry, RedisClaims, VerdictClass, bid_for
 from consumers.verdicts import Verdict
 from deploy import redis_client
 from deploy.redis_trips import RedisTrips
@@ -34,18 +34,18 @@ class World:
         self.bid = bid_for(deliveries.single())
         self.backstage = RedisBackstage(self.trips, epoch)
 
-    async def claimed(self) -> bytes:
-        """The token of the claim, taken now."""
+    async def claimed(self) -> Entry:
+        """The claim, taken now."""
         trip = self.trips.begin()
         self.claims.ask_take(trip, self.bid, 0, False)
         [reply] = await trip.execute()
         entry = self.claims.read_take(reply).entry
         assert entry is not None
-        return entry.token
+        return entry
 
-    async def settled(self, token: bytes, bid: Bid, kind: VerdictClass, verdict: Verdict) -> None:
+    async def settled(self, mine: Entry, bid: Bid, kind: VerdictClass, verdict: Verdict) -> None:
         trip = self.trips.begin()
-        self.claims.ask_settle(trip, bid, token, kind, verdicts.pack(verdict), b"")
+        self.claims.ask_settle(trip, bid, mine, kind, verdicts.pack(verdict), b"")
         await trip.execute()
 
     async def state(self) -> ClaimState:

@@ -18,7 +18,7 @@ from tests.simulation.workload import Campaign, Story
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """poison: (topic, value) of what nobody could read."""
+    """poison: (topic, value) of what nobody could read. was_set_back: Redis lost some of what it had been told."""
 
     site: Site
     story: Story
@@ -26,6 +26,7 @@ class Happened:
     deployment: Deployment
     faults: Sequence[Window]
     poison: Sequence[tuple[str, bytes]]
+    was_set_back: bool = False
 
     def asked(self) -> Iterator[Asked]:
         for vendor in self.site.vendors.values():

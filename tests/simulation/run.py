@@ -12,7 +12,7 @@ from typing import Any
 from consumers.limits import Rate
 from schemas.messages import Channel
 from schemas.records import Record
-from tests.simulation import chats, checkers, faults, nights, too_much, workload
+from tests.simulation import chats, checkers, faults, nights, set_back, too_much, workload
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Trouble, Window
 from tests.simulation.happened import Happened, places
@@ -66,7 +66,7 @@ class _Run:
     async def _happen(self) -> None:
         rng, loop = self._rng, self._loop
         seed, rates, story = rng.random(), _rates(rng), workload.drawn(rng)
-        # Drawn apart: a seed without a night is the run that it was before there were any.
+        # Drawn apart: a seed without a night, or a disk that forgets, is the run that it was before there were any.
         quiet = nights.fall(random.Random(f"the nights of {self.result.seed}"), story)
         chats.begin(random.Random(f"the chats of {self.result.seed}"), story)
         caps = too_much.begin(random.Random(f"the caps of {self.result.seed}"), story)
@@ -75,13 +75,16 @@ class _Run:
         deployment = Deployment(site)
         trouble = Trouble(site, story, deployment, random.Random(rng.random()))
         truth = Truth(site.log, expected)
-        happened = Happened(site, story, truth, deployment, self.result.faults, trouble.poison)
+        told, disk = self.result.faults, random.Random(f"the disk of {self.result.seed}")
+        set_back_s = set_back.draw(disk)
+        happened = Happened(site, story, truth, deployment, told, trouble.poison, bool(set_back_s))
         self._watch(site)
+        disks = [set_back.strike(site, disk, at_s, told) for at_s in set_back_s]
         deployment.start_all()
-        await asyncio.gather(workload.tell(site, story), faults.all_of_them(trouble, self.result.faults))
+        await asyncio.gather(workload.tell(site, story), faults.all_of_them(trouble, told), *disks)
         await self._until_all_is_done(happened)
         await asyncio.sleep(QUIET_S)
-        if rng.random() < REPLAYED:
+        if rng.random() < REPLAYED and not happened.was_set_back:
             await self._replay(happened)
         self._judge(happened)
 

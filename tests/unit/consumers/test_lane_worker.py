@@ -13,7 +13,7 @@ from consumers.claims import Entry
 from consumers.limits import Token
 from schemas import codec, keys, metrics, stores
 from schemas.errors import StoreDown
-from schemas.messages import Channel, Suppression
+from schemas.messages import Channel, Delivery, Suppression
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
 from schemas.records import Answer
@@ -313,6 +313,58 @@ async def test_a_redis_emptied_between_the_look_and_the_claim_sends_nothing(benc
     (answer,) = await bench.send(deliveries.single())
     assert deferred_ms(answer, bench.clock) == 1_000
     assert bench.provider.calls == []
+
+
+class TestSetBackRedis:
+    """It comes back some seconds older while a later call of a delivery is under way: the claim of the call before."""
+
+    @pytest.fixture
+    async def later(self, bench: SenderBench) -> Delivery:
+        """Failed once; its second call is made while Redis is set back."""
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        (answer,) = await bench.send(deliveries.single())
+        kept = dict(bench.claims.entries)
+
+        async def gap(name: str) -> None:
+            if name == "after_send":
+                bench.claims.entries.clear()
+                bench.claims.entries.update(kept)
+
+        bench.gap = gap
+        return next_delivery(done(answer).publish[0])
+
+    @pytest.mark.parametrize("kind", [Kind.RETRY, Kind.UNKNOWN, Kind.NOT_PROCESSED])
+    async def test_a_call_that_failed_is_tried_again_all_the_same(
+        self, bench: SenderBench, later: Delivery, kind: Kind
+    ) -> None:
+        bench.provider.script = [Outcome(kind)]
+        (answer,) = await bench.send(later)
+        assert shown(answer)[-1][0] == "retrying" and len(published(answer)) == 1
+
+    async def test_a_call_that_was_refused_fails_all_the_same(self, bench: SenderBench, later: Delivery) -> None:
+        bench.provider.script = [Outcome(Kind.DROP)]
+        (answer,) = await bench.send(later)
+        assert [state for state, _ in shown(answer)] == ["failed"]
+
+    async def test_a_copy_of_what_was_sent_is_not_called_again(self, bench: SenderBench, later: Delivery) -> None:
+        (answer,) = await bench.send(later)
+        assert shown(answer)[-1] == ("sent", "")
+        await bench.send(later)
+        assert len(bench.provider.calls) == 2
+
+    async def test_what_was_given_back_and_claimed_again_goes_on(self, bench: SenderBench) -> None:
+        bench.tokens.dead = 5
+        await bench.send(deliveries.single())
+        kept, bench.tokens.dead = dict(bench.claims.entries), 0
+        assert [entry.given_back for entry in kept.values()] == [True]
+
+        async def gap(name: str) -> None:
+            if name == "after_send":
+                bench.claims.entries.update(kept)
+
+        bench.gap, bench.provider.script = gap, [Outcome(Kind.RETRY)]
+        (answer,) = await bench.send(deliveries.single())
+        assert [state for state, _ in shown(answer)] == ["retrying"]
 
 
 async def test_a_call_whose_token_died_when_redis_went_away_is_made_later(

@@ -92,7 +92,9 @@ POSSIBLE_DUPLICATES = _counter("possible_duplicates", "Calls that may have repea
 CALLS_WITHOUT_REDIS = _counter(
     "calls_without_redis", "Calls made while Redis was away, by what was known of opt-outs", "channel", "opt_outs"
 )
-LATE_SETTLES = _counter("late_settles", "Verdicts that came after the lease had passed to another worker", "lane")
+LATE_SETTLES = _counter(
+    "late_settles", "Verdicts whose claim had passed to another worker, or was lost by Redis", "lane"
+)
 CAP_WAITS = _counter(
     "cap_waits", "Deliveries put off because calls under way may use up the user's cap or leave it free", "lane"
 )

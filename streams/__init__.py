@@ -4,7 +4,7 @@ On the road, in reading order.
 Singles: `route` (a request -> its deliveries), `intake` (the request in a record), `starts` (when it may go),
 `planning` (who is reached how), `single_plans` (the plan that holds), `plans` (kept under its intent), `singles_queue`
 (who waits for the pace of bulk singles), `grants` (that pace), `single_records` (what is written), `snapshots` (who is
-reached while Redis is away).
+reached while Redis is away), `row_waits` (what a row still waits for after a day).
 Campaigns: `dispatch` (one leader lets pages go), `leader` (who that is), `campaigns` (what is known of each),
 `page_reader` (their pages), `cursors` (how far each is), `released_before` (what may be out already), `release`
 (what goes next), `lanes` (how full each may be),

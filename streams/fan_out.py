@@ -9,8 +9,9 @@ let go after its successor had ended it ends the same once more, and what was sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from retry_topics import hold
@@ -25,7 +26,7 @@ from schemas.records import Headers, Outgoing, Publisher
 from schemas.stores import Profile, Profiles, SlotView, StatusReads
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trip, Trips, trusted
-from streams import fanned, lane_records, page_status, page_waits, planning, plans
+from streams import fanned, lane_records, page_status, page_waits, planning, plans, row_waits
 
 ASK_ROWS_AFTER_MS = 22 * 3_600_000
 """Plans are kept for 24 h: a page let go longer ago than this asks its row what was planned already."""
@@ -39,6 +40,15 @@ class _Place(NamedTuple):
     slot: int
     recipient: Recipient
     intent: str
+
+
+class _Before(NamedTuple):
+    """Slots of an old page whose row knows a plan. known: Redis knows it too; left: Redis has forgotten it, and the row
+    still waits for some of it, which alone may go.
+    """
+
+    known: Collection[int] = ()
+    left: Mapping[int, SlotView] = MappingProxyType({})
 
 
 class FanOut:
@@ -91,34 +101,41 @@ class FanOut:
             stop = EventKind.CANCELLED, Reason.CAMPAIGN_CANCELLED
             outgoing = await self._stopped(page, policy, *stop, now_ms, headers)
         else:
-            page, known = await self._still_due(page, now_ms)
-            outgoing = await self._planned(page, known, policy, now_ms, headers)
+            page, before = await self._still_due(page, now_ms)
+            outgoing = await self._planned(page, before, policy, now_ms, headers)
         await self._publisher.publish(outgoing)
         if self._gap is not None:
             self._gap("after_fan_out")
         metrics.PAGES_FANNED_OUT.inc()
         metrics.PAGE_SECONDS.observe(self._clock.steady_s() - started_s)
 
-    async def _still_due(self, page: ReleasedPage, now_ms: int) -> tuple[ReleasedPage, Collection[int]]:
-        """The page without the slots that had a plan which Redis has forgotten; and those whose plan it knows.
+    async def _still_due(self, page: ReleasedPage, now_ms: int) -> tuple[ReleasedPage, _Before]:
+        """The page without the slots that had a plan which Redis has forgotten, and wait for none of it any more.
 
         Who is left goes as if let go now: nothing planned is nothing called, and a sender parks what is old. A plan
         that is known may be of a moment ago, and the lanes not have it yet; if they do, its claim is known as well.
+        Nor need the lanes have what a row still waits for (`streams/row_waits.py`).
         """
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
-            return page, ()
+            return page, _Before()
         row = await self._rows.row(page.tenant, _row(page))
-        decided = {slot for slot, view in enumerate(row) if view is not None and _is_decided(view)}
-        known = await self._known(page, decided.intersection(_due(page)))
-        slots = tuple(slot for slot in _due(page) if slot not in decided or slot in known)
+        decided = {slot: view for slot, view in enumerate(row) if view is not None and _is_decided(view)}
+        known = await self._known(page, decided.keys() & set(_due(page)))
+        left = {slot: view for slot, view in decided.items() if slot not in known and row_waits.untouched(view)}
+        slots = tuple(slot for slot in _due(page) if slot not in decided or slot in known or slot in left)
         if not slots:
-            return replace(page, slots=(), recipients=()), ()
-        return replace(page, slots=slots, released_at_ms=now_ms), known
+            return replace(page, slots=(), recipients=()), _Before()
+        return replace(page, slots=slots, released_at_ms=now_ms), _Before(known, left)
 
     async def _known(self, page: ReleasedPage, slots: Collection[int]) -> Collection[int]:
-        """Those of these slots whose user has a plan in Redis."""
+        """Those of these slots whose plan Redis has. A user named twice may have that of another place there."""
         places = [place for place in _places(page)[0] if place.slot in slots]
-        return {place.slot for place, plan in await self._with_plans(page, places) if plan is not None}
+        found = await self._with_plans(page, places)
+        return {
+            place.slot
+            for place, plan in found
+            if plan is not None and planning.unpack(plan)[1] == keys.Address(_row(page), place.slot)
+        }
 
     async def _stopped(
         self, page: ReleasedPage, policy: TemplatePolicy, kind: EventKind, reason: Reason, now_ms: int, headers: Headers
@@ -141,14 +158,17 @@ class FanOut:
         return list(zip(places, await trusted(self._trips, self._epoch, ask), strict=True)) if places else []
 
     async def _planned(
-        self, page: ReleasedPage, known: Collection[int], policy: TemplatePolicy, now_ms: int, headers: Headers
+        self, page: ReleasedPage, before: _Before, policy: TemplatePolicy, now_ms: int, headers: Headers
     ) -> list[Outgoing]:
-        """known: slots that have a plan already, and wait for no start or morning any more."""
+        """Who had a plan before waits for no start or morning any more."""
         places: Sequence[_Place]
         profiles: Sequence[Profile]
         places, repeated = _places(page)
         profiles = await self._profiles_of(page, places)
-        zones = [(slot, zone) for slot, zone in _zones(places, profiles) if slot not in known]
+        lost = [(place, profile) for place, profile in zip(places, profiles, strict=True) if place.slot in before.left]
+        again = self._again(page, policy, lost, before.left, now_ms, headers)
+        places, profiles = _without(before.left, places, profiles)
+        zones = [(slot, zone) for slot, zone in _zones(places, profiles) if slot not in before.known]
         later = page_waits.later(page, zones, self._quiet.of(page.tenant, policy), now_ms)
         places, profiles = _without(later.slots(), places, profiles)
         due = await self._due_now(page, policy, places, profiles, now_ms, headers)
@@ -157,7 +177,30 @@ class FanOut:
         for wait in later.waits:
             metrics.PUT_INTO_HOLD.labels(self._topics.pages, wait.reason).inc()
         holds = [hold.page_record(self._topics, held, headers) for held in page_waits.parts(page, later.waits, now_ms)]
-        return [*due, *self._status(page, events), *holds]
+        return [*due, *again, *self._status(page, events), *holds]
+
+    def _again(
+        self,
+        page: ReleasedPage,
+        policy: TemplatePolicy,
+        lost: Sequence[tuple[_Place, Profile]],
+        rows: Mapping[int, SlotView],
+        now_ms: int,
+        headers: Headers,
+    ) -> list[Outgoing]:
+        """What the row still waits for of these, whoever they are by now. Their plans it has: it is told none, and
+        Redis keeps none, so that the row stays what says who may go.
+        """
+        lanes, events = lane_records.LaneRecords(page, _row(page), self._topics, headers), []
+        for place, profile in lost:
+            plan = planning.plan(policy, page.channels, profile, place.recipient.to, self._served)
+            plan, unreached = row_waits.left_of(plan, rows[place.slot])
+            lanes.add(place.slot, place.recipient, place.intent, plan)
+            events += [
+                StatusEvent(place.slot, EventKind.SUPPRESSED, now_ms, name, reason=reason)
+                for name, reason in unreached.items()
+            ]
+        return [*lanes.finished(), *self._status(page, events)]
 
     async def _due_now(
         self,

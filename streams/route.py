@@ -19,10 +19,9 @@ from schemas.messages import EventKind
 from schemas.policies import Policies
 from schemas.reasons import Reason
 from schemas.records import Answer, AnswerTo, Defer, Done, Recall, Record
-from schemas.stores import SlotView
 from schemas.topics import Topics
 from schemas.trips import Epoch, Trips
-from streams import single_records, singles_queue
+from streams import row_waits, single_records, singles_queue
 from streams.intake import Doors, Entry, Intake, known_at_ms
 from streams.single_plans import Planned, Planner
 from streams.single_records import Single
@@ -147,7 +146,7 @@ class Route:
         slot = await self._rows.slot(planned.single.event.tenant, planned.single.address)
         if slot is None:
             return given
-        waiting = _untouched(slot)
+        waiting = row_waits.untouched(slot)
         suffixes = single_records.sent_out(planned.plan)
         return Done(tuple(one for one, suffix in zip(given.publish, suffixes, strict=True) if suffix in waiting))
 
@@ -162,13 +161,3 @@ class Route:
                 if not part.reason
             ]
         )
-
-
-def _untouched(slot: SlotView) -> frozenset[str]:
-    """The deliveries that no call was made for and that have not ended: one whose record was lost is among them."""
-    return frozenset(
-        keys.shown_suffix(one.channel, one.device) for one in slot.deliveries if not one.calls and one.state in _WAITS
-    )
-
-
-_WAITS = frozenset({"accepted", EventKind.SCHEDULED, EventKind.QUEUED})

@@ -70,10 +70,30 @@ PATCHES: tuple[Patch, ...] = (
         name="takes for sent what the row has heard of and no lane has",
         promise=1,
         file="streams/fan_out.py",
-        old=" if slot not in decided or slot in known)",
-        new=" if slot not in decided)",
+        old=" if slot not in decided or slot in known or slot in left)",
+        new=" if slot not in decided or slot in left)",
         test=_FAN_OUT + "test_a_page_let_go_a_day_ago_whose_deliveries_were_lost_on_the_way_is_done_again",
         suffers="Fan-out dies over a page of yesterday, and 250 people are shown as queued for ever.",
+    ),
+    Patch(
+        name="leaves out whom a row still waits for when Redis forgot their plan",
+        promise=1,
+        file="streams/fan_out.py",
+        old=" if slot not in decided or slot in known or slot in left)",
+        new=" if slot not in decided or slot in known)",
+        test=_FAN_OUT
+        + "TestTheRowHeardOfAPlanThatRedisForgot::test_what_was_never_called_and_has_not_ended_goes_again",
+        suffers="Fan-out dies over a page, and Redis loses its plans: nobody sends it, and the campaign never ends.",
+    ),
+    Patch(
+        name="sends once more what a row has as called when Redis forgot its plan",
+        promise=2,
+        file="streams/row_waits.py",
+        old="if not one.calls and one.state in _WAITS",
+        new="if one.state",
+        test=_FAN_OUT
+        + "TestTheRowHeardOfAPlanThatRedisForgot::test_what_was_called_or_waits_elsewhere_or_has_ended_does_not",
+        suffers="A leader comes a day after a dead one, and all whom that one's last pages reached are called again.",
     ),
     Patch(
         name="fans out a page that has expired",

@@ -24,7 +24,10 @@ from tests.doubles.memory_log import MemoryLog
 
 TOPICS = Topics()
 ZONES = {"default": "Europe/Berlin"}
-POLICIES = {"offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,))}
+POLICIES = {
+    "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,)),
+    "turns": TemplatePolicy("turns", MessageClass.MARKETING, (Channel.EMAIL,), fallback=(Channel.INAPP,)),
+}
 
 
 class Rows:
@@ -66,6 +69,10 @@ class World:
     async def knows(self, user_id: str, email: str, time_zone: str = "") -> None:
         profile = keys.redis_profile("default", user_id)
         await self.redis.hset(profile, "user", f'1 ["{email}", "", "", "{time_zone}"]')  # type: ignore[misc]
+
+    async def has_phone(self, user_id: str, device: str, registered_at_ms: int) -> None:
+        facet = f'1 ["{device}", "t", "ios", "", "", {registered_at_ms}]'
+        await self.redis.hset(keys.redis_profile("default", user_id), f"device/{device}", facet)  # type: ignore[misc]
 
     def deliveries(self) -> list[Delivery]:
         return [codec.decode(record.value, Delivery) for record in self.log.records(*TOPICS.lanes())]

@@ -1,12 +1,13 @@
 """A page becomes deliveries once, on real Redis; the log is the one in memory."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from schemas import codec, keys
 from schemas.errors import StoreDown, Transient
-from schemas.messages import CampaignControl, CampaignOrder, Channel, Contact, EventKind, Recipient
+from schemas.messages import CampaignControl, CampaignOrder, Channel, Contact, Delivery, EventKind, Recipient
 from schemas.reasons import Reason
 from schemas.records import Record
 from schemas.stores import DeliveryView, SlotView
@@ -143,6 +144,79 @@ async def test_a_page_let_go_a_day_ago_whose_deliveries_were_lost_on_the_way_is_
     world.rows.told = [SlotView("queued", "", "", "ann", "offer", START_MS, (queued,))]
     await world.fan_out.expand(page("ann", released_at_ms=day_ago))
     assert [d.user_id for d in world.deliveries()] == ["ann"]
+
+
+class TestTheRowHeardOfAPlanThatRedisForgot:
+    """A page that may have been let go a day ago; who planned it died before its lanes had all of it."""
+
+    async def again(self, world: World, *told: DeliveryView, **changes: Any) -> list[Delivery]:
+        world.rows.told = [SlotView(told[0].state, "", "", "ann", "offer", START_MS, told)]
+        await world.fan_out.expand(page("ann", released_at_ms=START_MS - 23 * 3_600_000, **changes))
+        return world.deliveries()
+
+    @pytest.mark.parametrize("state", ["accepted", "queued", "scheduled"])
+    async def test_what_was_never_called_and_has_not_ended_goes_again(self, world: World, state: str) -> None:
+        await world.knows("ann", "ann@example.org")
+        (one,) = await self.again(world, told(Channel.EMAIL, state))
+        assert (one.user_id, one.released_at_ms) == ("ann", START_MS), "no sender finds it old"
+        assert world.events() == [], "the row knows all of it"
+
+    @pytest.mark.parametrize(("state", "calls"), [("sent", 1), ("retrying", 1), ("held", 0), ("suppressed", 0)])
+    async def test_what_was_called_or_waits_elsewhere_or_has_ended_does_not(
+        self, world: World, state: str, calls: int
+    ) -> None:
+        await world.knows("ann", "ann@example.org")
+        assert await self.again(world, told(Channel.EMAIL, state, calls=calls)) == []
+
+    async def test_beside_what_went_only_the_rest_goes_by_the_number_that_the_row_has_for_it(
+        self, world: World
+    ) -> None:
+        """Providers report by that number, and phones are numbered from the newest."""
+        await world.knows("ann", "ann@example.org")
+        await world.has_phone("ann", "newer", 2)
+        await world.has_phone("ann", "older", 1)
+        was_sent, is_lost = told(Channel.PUSH, "sent", "sold", 1), told(Channel.PUSH, "accepted", "older")
+        (one,) = await self.again(world, was_sent, is_lost, channels=(Channel.PUSH,))
+        assert (one.device, one.index) == ("older", 1)
+
+    async def test_where_somebody_may_have_been_reached_nothing_falls_back(self, world: World) -> None:
+        await world.knows("ann", "ann@example.org")
+        for was_called, left in ((False, (Channel.INAPP,)), (True, ())):
+            other = told(Channel.SMS, "sent", calls=1) if was_called else told(Channel.SMS, "suppressed")
+            lost = await self.again(world, other, told(Channel.EMAIL), template="turns")
+            assert lost[-1].fallback == left
+
+    async def test_who_cannot_be_reached_there_any_more_ends_and_is_not_reached_elsewhere(self, world: World) -> None:
+        await world.has_phone("ann", "new", 2)
+        gone = (told(Channel.PUSH, device="sold"), told(Channel.EMAIL))
+        assert await self.again(world, *gone, channels=(Channel.PUSH, Channel.EMAIL)) == []
+        assert [(e.kind, e.delivery, e.reason) for e in world.events()] == [
+            (EventKind.SUPPRESSED, keys.delivery_suffix(Channel.PUSH, "sold"), Reason.DEAD_DEVICE),
+            (EventKind.SUPPRESSED, "email", Reason.NO_ADDRESS),
+        ]
+
+    async def test_who_opted_out_meanwhile_ends_by_that_name(self, world: World) -> None:
+        await world.has_phone("ann", "phone", 1)
+        await world.redis.hset(keys.redis_profile("default", "ann"), "optout/push/*", "1 []")  # type: ignore[misc]
+        assert await self.again(world, told(Channel.PUSH, device="phone"), channels=(Channel.PUSH,)) == []
+        assert [e.reason for e in world.events()] == [Reason.OPTED_OUT]
+
+    async def test_who_has_meanwhile_the_plan_of_another_page_goes_and_ends_at_the_claim(self, world: World) -> None:
+        """Left out, or told to be named twice, the slot that has a plan would never end."""
+        await world.knows("ann", "ann@example.org")
+        await world.fan_out.expand(page("ann", page=400))
+        _, again = await self.again(world, told(Channel.EMAIL))
+        assert again.row == keys.recipient_address("spring", 3, 0).row
+
+    async def test_what_a_fallback_added_is_left_to_its_sender(self, world: World) -> None:
+        await world.knows("ann", "ann@example.org")
+        failed, added = told(Channel.EMAIL, "failed", calls=8), told(Channel.INAPP)
+        assert await self.again(world, failed, added, template="turns") == [] == world.events()
+
+
+def told(channel: Channel, state: str = "accepted", device: str = "", calls: int = 0) -> DeliveryView:
+    hashed = keys.device_hash(device) if device else ""
+    return DeliveryView(channel, hashed, state, "", "", "", calls, 0, 0, 0)
 
 
 async def test_the_trace_of_the_upload_goes_with_each_delivery(world: World) -> None:

@@ -127,7 +127,7 @@ class Dispatch:
                 elif epoch != led_epoch:
                     await self._until_stopped_or(_caught_up(views))
                     self._releases.start_over()
-                    self._before.start_over()
+                    self._before.start_over(self._clock.now_ms())
                     self._burials.start_over()
                     led_epoch = epoch
                 else:
@@ -193,7 +193,8 @@ class Dispatch:
                 metrics.PAGES_RELEASED.labels(candidate.request.tenant).inc()
             await self._move_cursors(gone, epoch)
         except Transient:
-            self._before.start_over()  # nobody knows what the log has of it
+            for candidate, page in released.pages:
+                self._before.tried(candidate.campaign, page.page.page)  # nobody knows what the log has of it
             raise
 
     async def _end_pages(self, campaign: Campaign, request: CampaignRequested, end: End, epoch: int) -> None:

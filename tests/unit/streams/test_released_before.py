@@ -12,6 +12,7 @@ from schemas.policies import MessageClass, TemplatePolicy
 from schemas.records import Outgoing
 from streams.dispatch import UNNOTED_PAGES, Dispatch
 from streams.fan_out import ASK_ROWS_AFTER_MS
+from streams.released_before import OTHERS_MS
 from tests.doubles import campaigns as accepted
 from tests.doubles.campaign_road import CampaignRoad
 from tests.doubles.manual_clock import START_MS
@@ -64,8 +65,12 @@ async def let_go(road: CampaignRoad, leader: Dispatch, epoch: int) -> dict[int, 
 
 async def next_page(road: CampaignRoad) -> None:
     """Returns when one is in the log."""
+    await next_record(road, TOPICS.pages)
+
+
+async def next_record(road: CampaignRoad, topic: str) -> None:
     is_there = asyncio.Event()
-    road.log.listen(TOPICS.pages, lambda record: is_there.set())
+    road.log.listen(topic, lambda record: is_there.set())
     async with asyncio.timeout(10):
         await is_there.wait()
 
@@ -136,6 +141,58 @@ async def test_behind_what_one_leader_can_have_let_go_nobody_is_asked(road: Camp
     road.clock.advance(25 * HOUR_MS)
     assert not any((await let_go(road, leader, 1)).values())
     assert cursor(road).at_ms == road.clock.now_ms()
+
+
+async def leads(road: CampaignRoad) -> Dispatch:
+    """One that has led for a minute."""
+    leader = await road.leader()
+    running = asyncio.create_task(leader.run())
+    await next_record(road, TOPICS.status)
+    leader.stop()
+    await running
+    road.clock.advance(OTHERS_MS)
+    return leader
+
+
+async def test_a_slow_campaign_that_came_when_its_leader_led_already_asks_nobody(road: CampaignRoad) -> None:
+    """SMS at ten a second: its page 144 goes an hour after the first, and no other leader was ever there."""
+    leader = await leads(road)
+    await accepted.accept(road.log, TOPICS, "spring", 250 * 40, accepted_at_ms=road.clock.now_ms())
+    for _ in range(2):
+        assert not any((await let_go(road, leader, 1)).values())
+        assert cursor(road).at_ms == road.clock.now_ms()
+        road.clock.advance(25 * HOUR_MS)
+    assert not any((await let_go(road, leader, 1)).values())
+
+
+async def test_one_that_came_within_the_minute_in_which_a_deposed_leader_may_still_act_asks(road: CampaignRoad) -> None:
+    leader = await leads(road)
+    await accepted.accept(road.log, TOPICS, "spring", 250 * 40, accepted_at_ms=road.clock.now_ms() - 1)
+    await leader.look(1)
+    road.clock.advance(25 * HOUR_MS)
+    assert all((await let_go(road, leader, 1)).values())
+
+
+async def test_after_an_answer_that_never_came_its_leader_asks_about_what_it_tried_and_nothing_behind_it(
+    road: CampaignRoad,
+) -> None:
+    leader = await road.leader()
+    running = asyncio.create_task(leader.run())
+    await next_record(road, TOPICS.status)
+    road.clock.advance(OTHERS_MS)
+    road.log.only, road.log.lose_ack = frozenset({TOPICS.pages}), True
+    await accepted.accept(road.log, TOPICS, "spring", 250 * 40, accepted_at_ms=road.clock.now_ms())
+    await next_page(road)
+    await order(road, CampaignOrder.PAUSED)
+    seen = places(road)
+    road.log.lose_ack = False
+    road.clock.advance(25 * HOUR_MS)
+    await order(road, CampaignOrder.RUNNING)
+    while len(since(road, seen)) < 40:
+        await next_page(road)
+    leader.stop()
+    await running
+    assert {page for page, asks in since(road, seen).items() if asks} == set(range(A_LOOK))
 
 
 async def test_looks_that_fail_behind_what_they_let_go_and_noted_make_nobody_ask(road: CampaignRoad) -> None:

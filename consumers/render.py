@@ -2,7 +2,7 @@
 
 `templates/<name>/<channel>.<locale>.j2` (or `<channel>.j2`) holds the blocks subject, title, text, html and
 data and nothing beside them; `<channel>.digest.<locale>.j2` is the text of many messages as one. All of it is compiled
-when a worker starts: a wrong template is refused with file and line. Only html is escaped: a subject, SMS or push shows
+when a worker starts: a wrong template is refused with file and line, by `up` and the API as well. Only html is escaped: a subject, SMS or push shows
 `O'Neil & Söns` as they write themselves.
 """
 
@@ -179,6 +179,11 @@ def _told(error: Exception) -> str:
     if isinstance(error, TemplateError | TooMuch):
         return f"{type(error).__name__}: {error.message}"[:DETAIL_MAX]
     return type(error).__name__
+
+
+def check_texts(folder: Path) -> None:
+    """Compiles all texts as a worker does. Raises Misconfigured for the first wrong file."""
+    _load(folder)
 
 
 def _load(folder: Path) -> dict[tuple[str, str], dict[str, _Sheet]]:

@@ -181,7 +181,10 @@ def reconcile(config: Config = None) -> None:
 @app.command("up")
 def up_(config: Config = None) -> None:
     """Run everything on this machine."""
+    from deploy import templates
+
     chosen = _settings(config)
+    templates.check(chosen.templates.path)
     options = ("--config", str(config.resolve())) if config else ()
     forks = fork_client.ForkClient("deploy.cli", roles.MODULES, chosen.up.logs / "fork-server.log")
     supervisor = up.Supervisor(tuple(roles.of(chosen)), options, chosen.up.logs, forks)

@@ -137,7 +137,8 @@ class Ground:
 
 @asynccontextmanager
 async def opened(settings: Settings, gap: Gap | None = None) -> AsyncIterator[Ground]:
-    """The ground of one process. Raises Misconfigured when the broker differs from the catalogue."""
+    """The ground of one process. Raises Misconfigured when a template, or the broker's topics, are not as they must be."""
+    known = policies.read_policies(settings.templates.path)  # first: it needs nobody who may be away
     kafka = settings.kafka.client()
     topics = catalogue.topics_of(settings)
     broker = await asyncio.to_thread(_checked, Broker(kafka), catalogue.blueprint_of(settings))
@@ -156,7 +157,7 @@ async def opened(settings: Settings, gap: Gap | None = None) -> AsyncIterator[Gr
             ids=keys.Ids(settings.id_secret(broker.cluster_id)),
             clock=SystemClock(),
             rng=random.Random(),
-            policies=policies.read_policies(settings.templates.path),
+            policies=known,
             health=watch.Health(),
             gap=gap,
         )

@@ -8,7 +8,7 @@ from functools import partial
 from consumers.backstage import RedisBackstage
 from consumers.cancellations import RedisCancellations
 from deploy import ground as grounds
-from deploy import provider_rates
+from deploy import provider_rates, templates
 from deploy.engines import FAST_MS
 from deploy.ground import Ground
 from deploy.processes import shared
@@ -30,7 +30,8 @@ from streams.timelines import RedisTimeline
 
 
 async def api(settings: Settings, gap: Gap | None = None) -> None:
-    """The HTTP API."""
+    """The HTTP API. It accepts nothing that no sender could put into words."""
+    templates.check(settings.templates.path)
     async with grounds.opened(settings, gap) as ground:
         ground.needs_redis()  # for its numbers: requests are accepted without Redis
         publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()

@@ -6,6 +6,10 @@ from tests.teeth.patch import Patch
 
 _POST = "tests/contract/api/test_notifications.py::"
 _REPORTS = "tests/integration/people/test_callbacks.py::"
+_STARTS = (
+    "tests/integration/deploy/test_cli.py::"
+    "test_a_wrong_template_is_told_with_its_line_before_a_broker_is_waited_for_or_a_process_started"
+)
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
@@ -183,5 +187,23 @@ PATCHES: tuple[Patch, ...] = (
         new='        value = value.replace("\\x00", "")',
         test="tests/unit/producers/test_fields.py::test_bad_input_is_refused_naming_its_field",
         suffers="A user id with a line break forges a header of the mail that is sent to it.",
+    ),
+    Patch(
+        name="accepts what no sender can put into words",
+        promise=10,
+        file="deploy/processes/facing_in.py",
+        old="    templates.check(settings.templates.path)\n",
+        new="    str(templates)\n",
+        test=_STARTS + "[text-api]",
+        suffers="Messages of a template with a slip in its text are answered 202, and no sender starts to send them.",
+    ),
+    Patch(
+        name="looks at the templates after everything else has been started",
+        promise=10,
+        file="deploy/cli.py",
+        old="    templates.check(chosen.templates.path)\n",
+        new="    str(templates)\n",
+        test=_STARTS + "[settings-up]",
+        suffers="A deployment with a misspelt channel makes its topics and takes messages for a moment before it ends.",
     ),
 )

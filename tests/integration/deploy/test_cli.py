@@ -32,6 +32,37 @@ def test_a_wrong_setting_ends_with_its_line_and_no_traceback(tmp_path: Path) -> 
         assert f"{file}:2: api.listen" in answer.stderr and "Traceback" not in answer.stderr
 
 
+@pytest.mark.parametrize("role", ["up", "api"])
+@pytest.mark.parametrize(
+    ("policy", "text", "where"),
+    [
+        ('channels = ["sms"]', "{% block text %}{{ name{% endblock %}", "sms.en.j2:1: "),
+        ('channels = ["smS"]', "{% block text %}{{ name }}{% endblock %}", "template.toml:1: channels: "),
+    ],
+    ids=["text", "settings"],
+)
+def test_a_wrong_template_is_told_with_its_line_before_a_broker_is_waited_for_or_a_process_started(
+    tmp_path: Path, role: str, policy: str, text: str, where: str
+) -> None:
+    file, template = tmp_path / "tidings.toml", tmp_path / "templates" / "code"
+    file.write_text("[kafka]\nbootstrap = '127.0.0.1:1'\n[up]\nlogs = 'logs'\n")
+    template.mkdir(parents=True)
+    (template / "template.toml").write_text(policy)
+    (template / "sms.en.j2").write_text(text)
+    answer = _tidings(role, "--config", str(file), env={"KAFKA_BOOTSTRAP": ""})
+    assert answer.returncode == 78
+    assert f"tidings: {template}/{where}" in answer.stderr and "Traceback" not in answer.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+def test_without_the_folder_of_templates_nothing_is_waited_for_either(tmp_path: Path) -> None:
+    file = tmp_path / "tidings.toml"
+    file.write_text("[kafka]\nbootstrap = '127.0.0.1:1'\n[templates]\npath = 'nowhere'\n")
+    for words in (["up"], ["api"], ["work", "inapp"]):
+        answer = _tidings(*words, "--config", str(file), env={"KAFKA_BOOTSTRAP": ""})
+        assert answer.returncode == 78 and f"{tmp_path / 'nowhere'} is no folder; point" in answer.stderr
+
+
 def test_a_lane_that_does_not_exist_is_refused() -> None:
     answer = _tidings("work", "pigeon")
     assert answer.returncode == 78 and "'pigeon' is no lane" in answer.stderr

@@ -2,8 +2,8 @@
 
 `templates/<name>/<channel>.<locale>.j2` (or `<channel>.j2`) holds the blocks subject, title, text, html and
 data and nothing beside them; `<channel>.digest.<locale>.j2` is the text of many messages as one. All of it is compiled
-when a worker starts: a wrong template is refused with file and line, by `up` and the API as well. Only html is escaped: a subject, SMS or push shows
-`O'Neil & Söns` as they write themselves.
+when a worker starts: a wrong template is refused with file and line (so does the API, and `tidings up` before all).
+Only html is escaped: a subject, SMS or push shows `O'Neil & Söns` as they write themselves.
 """
 
 from __future__ import annotations

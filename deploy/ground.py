@@ -137,7 +137,7 @@ class Ground:
 
 @asynccontextmanager
 async def opened(settings: Settings, gap: Gap | None = None) -> AsyncIterator[Ground]:
-    """The ground of one process. Raises Misconfigured when a template, or the broker's topics, are not as they must be."""
+    """The ground of one process. Raises Misconfigured when a template is wrong, or the broker unlike the catalogue."""
     known = policies.read_policies(settings.templates.path)  # first: it needs nobody who may be away
     kafka = settings.kafka.client()
     topics = catalogue.topics_of(settings)

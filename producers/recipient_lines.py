@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pydantic
 
 from producers import fields, plain_lines
-from producers.request_bodies import RecipientBody
+from producers.request_bodies import RecipientBody, ToBody
 from schemas.errors import Refused
 from schemas.messages import Recipient
 
@@ -20,6 +20,14 @@ LINE_MAX = 65_536
 COLUMNS_MAX = 500
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FIELD = "recipients"
+FORMAT = """One recipient a line, as `application/x-ndjson` or `text/csv` (or a file named .csv). \
+NDJSON: objects like those in `recipients`. CSV: a header row names the columns; `user_id` must be one, `to.email`, \
+`to.phone`, `to.locale` and `to.time_zone` say how to reach somebody without a profile, and every other column is a \
+value for the template: `name`, not `params.name`"""
+"""As the callers of the API are told."""
+_TO, _PARAMS = "to.", "params."
+_OF_CONTACT = ToBody.model_fields.keys() - {"devices"}
+"""What a column can say of how to reach somebody."""
 
 
 class Reader(Protocol):
@@ -86,6 +94,7 @@ class Csv:
     """`user_id`, `to.email`, `to.phone`, `to.locale`, `to.time_zone`; every other column is a param.
 
     An empty cell of a `to` column is absent, of a param an empty text. Quoted cells may hold line breaks.
+    A column `email` without `to.email` beside it is refused: it would reach nobody, and nobody would be told.
     now_ms: what counts as now for all of them.
     """
 
@@ -150,6 +159,9 @@ class Csv:
             raise refused(self._line, "the header row must name the column user_id")
         if len(set(names)) < len(names) or "" in names or len(names) > COLUMNS_MAX:
             raise refused(self._line, f"the columns need names, each used once, {COLUMNS_MAX} at most")
+        for name in names:
+            if wrong := _misnamed(name, names):
+                raise refused(self._line, f"the column {name} {wrong}")
         return names
 
     def _recipient(self, cells: list[str]) -> Recipient:
@@ -159,9 +171,9 @@ class Csv:
         for name, cell in zip(self._header, cells, strict=True):
             if name == "user_id":
                 body["user_id"] = cell
-            elif name.startswith("to."):
+            elif name.startswith(_TO):
                 if cell:
-                    body.setdefault("to", {})[name.removeprefix("to.")] = cell
+                    body.setdefault("to", {})[name.removeprefix(_TO)] = cell
             else:
                 body["params"][name] = cell
         try:
@@ -170,3 +182,14 @@ class Csv:
             raise refused(self._line, str(fields.refusal(error))) from None
         except Refused as error:
             raise refused(self._line, str(error)) from None
+
+
+def _misnamed(name: str, names: Sequence[str]) -> str:
+    """Why a column cannot be meant as the value for a template that it would be, and what to write; else ""."""
+    if value := name.removeprefix(_PARAMS) if name.startswith(_PARAMS) else "":
+        return f"is not known; a value for the template is named without {_PARAMS}: {value}"
+    if name.startswith(("device.", "devices.")):
+        return "cannot stand in a table; store devices with the user, or send NDJSON"
+    if name in _OF_CONTACT and _TO + name not in names:
+        return f"would only be a value for the template; write {_TO}{name} (as well, if the template shows it)"
+    return ""

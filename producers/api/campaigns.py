@@ -222,9 +222,10 @@ OPERATIONS = (
     openapi.Operation(
         "post",
         PATH,
-        "Send one message to many, given inline or as the second part of multipart/form-data (NDJSON or CSV)",
+        "Send one message to many, given inline or, in multipart/form-data, as `recipients` after `campaign`",
         Scope.CAMPAIGNS,
         body=CampaignBody,
+        streamed=recipient_lines.FORMAT,
         headers=("Idempotency-Key",),
         answers={202: "accepted: the log has all of it"},
     ),

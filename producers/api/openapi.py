@@ -26,6 +26,7 @@ _REF = "#/components/schemas/{model}"
 class Operation:
     """One method of one path. scope: which a key needs; of several any will do.
 
+    streamed: what may follow the body in a second part named `recipients`, instead of standing in it.
     answers: status -> what it means; problems need not be named.
     """
 
@@ -36,6 +37,7 @@ class Operation:
     body: type[pydantic.BaseModel] | None = None
     headers: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
+    streamed: str = ""
     answers: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -91,14 +93,23 @@ def _described(operation: Operation) -> dict[str, Any]:
     scope = " Needs the scope " + " or ".join(f"`{one}`" for one in scopes) + "." if scopes else ""
     described: dict[str, Any] = {
         "summary": operation.summary,
-        "description": operation.summary + "." + scope,
+        "description": ". ".join(filter(None, (operation.summary, operation.streamed))) + "." + scope,
         "parameters": _parameters(operation),
         "responses": _responses(operation),
     }
     if operation.body is not None:
         schema = {"$ref": _REF.format(model=operation.body.__name__)}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        content: dict[str, Any] = {"application/json": {"schema": schema}}
+        if operation.streamed:
+            content["multipart/form-data"] = {"schema": _in_parts(schema, operation.streamed)}
+        described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _in_parts(first: dict[str, Any], streamed: str) -> dict[str, Any]:
+    recipients = {"type": "string", "description": f"{streamed}."}
+    properties = {"campaign": first, "recipients": recipients}
+    return {"type": "object", "properties": properties, "required": ["campaign", "recipients"]}
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:

@@ -84,6 +84,15 @@ async def test_the_same_campaign_inline_as_lines_and_as_csv_is_one_campaign(api:
     assert len(api.campaigns()) == len(api.pages()) == 1
 
 
+async def test_a_table_may_show_the_address_that_it_also_sends_to(api: Api, client: Client) -> None:
+    table = b"user_id,to.email,email,device\nu1,u1@x.example,u1 at x,a phone\n"
+    assert (await client.post(PATH, data=multipart(NEWS, table, "text/csv"))).status == 202
+    [page] = api.pages()
+    [recipient] = page.recipients
+    assert recipient.to is not None and recipient.to.email == "u1@x.example"
+    assert json.loads(recipient.params) == {"email": "u1 at x", "device": "a phone"}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -157,6 +166,17 @@ async def test_a_wrong_line_far_into_the_stream_refuses_all_of_it(api: Api, clie
         (b"user_id,name\nu1\n", "line 2: has 1 cells"),
         (b"user,name\nu1,x\n", "line 1:"),
         (b"user_id,user_id\nu1,u2\n", "line 1:"),
+        (
+            b"user_id,email,name\nu1,u1@x.example,Ann\n",
+            "line 1: the column email would only be a value",
+        ),
+        (b"user_id,phone\nu1,+4915112345678\n", "; write to.phone (as well, if the template shows it)"),
+        (b"user_id,to.email,locale\nu1,u1@x.example,de\n", "line 1: the column locale would only be"),
+        (b"user_id,device.token\nu1,abc\n", "line 1: the column device.token cannot stand in a table"),
+        (
+            b"user_id,params.name\nu1,Ann\n",
+            "is named without params.: name",
+        ),
         (b'user_id,name\nu1,"x\ny"\nu2,"open\n', "a quoted cell does not end"),
         (b"user_id,to.email\nu1,nobody\n", "line 2: to.email"),
         (b"user_id,to.fax\nu1,1\n", "line 2: to.fax"),

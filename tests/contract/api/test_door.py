@@ -147,6 +147,10 @@ async def test_every_route_is_described(client: Client) -> None:
     }
     assert routed == described
     assert document["components"]["schemas"]["NotificationBody"]["required"] == ["template", "user_id"]
+    sending = document["paths"]["/v1/campaigns"]["post"]
+    streamed = sending["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]["recipients"]
+    for described in (sending["description"], streamed["description"]):
+        assert "CSV: a header row names the columns; `user_id` must be one, `to.email`," in described
     assert "openapi.json" in await (await client.get("/docs")).text()
 
 

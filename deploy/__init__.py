@@ -2,8 +2,8 @@
 
 In reading order.
 The command: `cli` (every verb), `commands` (those that need more than a line), `settings` (the only reader of file
-and environment) and `sections`, `running` (one role until it is told to stop), `ready` (how it says that it works),
-`logs`.
+and environment), `sections` and `origins` (which line or variable said it), `running` (one role until it is told to
+stop), `ready` (how it says that it works), `logs`.
 A process: `processes` (one short function each), `ground` (what all stand on), `templates` (checked as a whole),
 `engines`, `senders`, `provider_rates` (how much providers let through), `budgets` (of money), `serving` (HTTP ports),
 `watch` (numbers and health), `surroundings` (whether Redis and the log answer), `redis_client` (opened once),

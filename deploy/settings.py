@@ -27,6 +27,7 @@ from pydantic_settings import (
 )
 
 from deploy import budgets, sections
+from deploy.origins import PREFIX, SHORT_NAMES, WITHIN, Origins
 from schemas.errors import Misconfigured
 from schemas.policies import QuietWindow
 from schemas.quiet_hours import QuietHours
@@ -56,15 +57,13 @@ _EXAMPLES = {
 }
 """Tables whose inside nobody guesses."""
 _NO_JSON = """must be JSON: a list like '["gateway"]', or a table like '{"push.bulk": 2}'"""
-_SHORT_NAMES = {"KAFKA_BOOTSTRAP": ("kafka", "bootstrap"), "REDIS_URL": ("redis", "url")}
-_PREFIX, _WITHIN = "TIDINGS_", "__"
 
 
 class Settings(BaseSettings):
     """One deployment. Paths are absolute once loaded: relative ones start at the file's folder."""
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix=_PREFIX, env_nested_delimiter=_WITHIN, env_ignore_empty=True
+        extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter=WITHIN, env_ignore_empty=True
     )
 
     kafka: sections.Kafka = sections.Kafka()
@@ -125,8 +124,8 @@ def load(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     Without a file everything comes from the environment and the defaults.
     """
     text = _read(file)
-    values = _parse(file, text)
-    for variable, (section, name) in _SHORT_NAMES.items():
+    values, origins = _parse(file, text), Origins(file, text, environ)
+    for variable, (section, name) in SHORT_NAMES.items():
         if environ.get(variable) and isinstance(values.setdefault(section, {}), dict):  # else refused below
             values[section][name] = environ[variable]
     if unknown := list(_unknown_variables(environ)):
@@ -134,13 +133,13 @@ def load(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise Misconfigured("\n".join(_explain(error, file, text))) from None
+        raise Misconfigured("\n".join(_explain(error, origins))) from None
     except SettingsError:
         raise Misconfigured("\n".join(f"{one}: {_NO_JSON}" for one in _unread_variables(environ))) from None
     settings = _with_absolute_paths(settings, file.parent.resolve() if file else Path.cwd())
     problems = list(_misfits(settings))
     if problems:
-        raise Misconfigured("\n".join(f"{_place(file, text, path)}{what}" for path, what in problems))
+        raise Misconfigured("\n".join(f"{origins.told(path)}{what}" for path, what in problems))
     return settings
 
 
@@ -167,8 +166,8 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """
     sections_of = Settings.model_fields.keys() - {"topic_prefix", "region"}
     for variable in environ:
-        section, within, _ = variable.upper().removeprefix(_PREFIX).partition(_WITHIN)
-        if variable.upper().startswith(_PREFIX) and within and section.lower() not in sections_of:
+        section, within, _ = variable.upper().removeprefix(PREFIX).partition(WITHIN)
+        if variable.upper().startswith(PREFIX) and within and section.lower() not in sections_of:
             yield variable
 
 
@@ -201,11 +200,11 @@ def _absolute(base: Path, file: str) -> str:
     return str(base / file) if file else ""
 
 
-def _explain(error: ValidationError, file: Path | None, text: str) -> Iterator[str]:
+def _explain(error: ValidationError, origins: Origins) -> Iterator[str]:
     """One line for each wrong value; the value itself is never shown, it may be a secret."""
     for wrong in error.errors(include_input=False, include_url=False):
         path = tuple(str(part) for part in wrong["loc"] if part != "[key]")
-        yield f"{_place(file, text, path)}{'.'.join(path)}: {_told(wrong['type'], wrong['msg'], path)}"
+        yield f"{origins.told(path)}{'.'.join(path)}: {_told(wrong['type'], wrong['msg'], path)}"
 
 
 def _told(kind: str, message: str, path: tuple[str, ...]) -> str:
@@ -364,26 +363,3 @@ def wrong_authority(file: str) -> str:
     except OSError as error:
         return "holds no certificate" if isinstance(error, ssl.SSLError) else f"cannot be read: {error.strerror}"
     return ""
-
-
-def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
-    """`file:line: ` of a setting; of its section when the setting comes from elsewhere; else ""."""
-    line = find_line(text, path)
-    return f"{file}:{line}: " if file is not None and line else ""
-
-
-def find_line(text: str, path: tuple[str, ...]) -> int:
-    """The line that sets `path`, or the longest beginning of it that the text names; 0 when it names none."""
-    best, best_length = 0, 0
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            table = tuple(part.strip(" \"'") for part in header.group(1).split("."))
-            named = table
-        elif pair := re.match(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=", line):
-            named = (*table, *(part.strip(" \"'") for part in pair.group(1).split(".")))
-        else:
-            continue
-        if named == path[: len(named)] and len(named) > best_length:
-            best, best_length = number, len(named)
-    return best

@@ -57,6 +57,40 @@ def test_a_variable_of_a_misspelt_section_is_refused_and_the_names_of_others_are
     _load(tmp_path, environ={**of_others, "TIDINGS_SENDING__LEASE_S": "5", "OTHER__NAME": "x"})
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        (
+            "TIDINGS_PROVIDERS__GATEWAY__RATE_PER_S",
+            "fast",
+            "providers.gateway.rate_per_s: Input should be a valid number",
+        ),
+        ("TIDINGS_PROVIDERS", '{"gateway": {"rate_per_s": "x"}}', "providers.gateway.rate_per_s: Input should be"),
+        ("TIDINGS_PROVIDERS__gateway__KIND", "pigeon", "providers.gateway.kind: "),
+        ("TIDINGS_CHANNELS__PUSH__PROVIDERS", '["nobody"]', "channels.push.providers: there is no [providers.nobody]"),
+        ("TIDINGS_CHANNELS__PUSH__PROVIDERS", "[1]", "channels.push.providers.0: Input should be a valid string"),
+        ("TIDINGS_API__LISTN", "x", "api.listn: unknown setting; there are listen"),
+        ("REDIS_URL", "redis://host:port", "redis.url: its host or port cannot be read"),
+    ],
+)
+def test_a_wrong_value_of_a_variable_is_told_by_its_name_and_not_by_a_line_of_the_file_that_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    file = f'[kafka]\nbootstrap = "k:1"\n{GATEWAY}url = "http://x"\n[channels.push]\nproviders = ["gateway"]\n'
+    monkeypatch.setenv(variable, value)
+    assert f"{variable}: {told}" in _refusal(tmp_path, file, {variable: value})
+
+
+def test_what_only_the_file_says_is_told_by_its_line_whatever_the_environment_says_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"TIDINGS_PROVIDERS": '{"gateway": {"burst": 9}}', "TIDINGS_PROVIDERS__GATEWAY__TIMEOUT_S": "2"}
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    told = _refusal(tmp_path, GATEWAY.replace("= 1", '= "fast"') + 'url = "http://x"\n', environ)
+    assert "tidings.toml:3: providers.gateway.rate_per_s: Input should be a valid number" in told
+
+
 @pytest.mark.parametrize("text", ["kafka = 'k:1'\nredis = 'redis://r'\n", "[[kafka]]\n[[redis]]\n"])
 def test_a_section_that_is_no_table_is_refused_with_its_line_although_the_environment_names_an_address(
     tmp_path: Path, text: str

@@ -23,12 +23,11 @@ from rich.table import Table
 
 from deploy import fork_client, logs, roles, running, settings, up
 from schemas.clock import SystemClock
-from schemas.errors import Misconfigured, TidingsError, Transient
+from schemas.errors import Misconfigured, TidingsError
 from schemas.gaps import Gap
 from schemas.messages import HoldOrder
 
 if TYPE_CHECKING:
-    from deploy.blueprint import Change
     from deploy.commands.campaigns import Door
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A notification pipeline on Kafka.")
@@ -52,9 +51,11 @@ for name, group in (
 ):
     app.add_typer(group, name=name)
 
+log = logging.getLogger(__name__)
 _gap: ContextVar[Gap | None] = ContextVar("gap", default=None)
 out = Console(width=1_000)
 """A line is a line on any screen and in any pipe: nothing is cut that another command asks for."""
+_NO_FILE = "name it with --config; without one all comes from the environment and the defaults"
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="TIDINGS_CONFIG", help="tidings.toml; default: the one here.")
 ]
@@ -86,15 +87,21 @@ def _fail(wrong: BaseExceptionGroup[TidingsError], code: int) -> None:
     sys.exit(code)
 
 
-def _settings(config: Path | None) -> settings.Settings:
+def _settings(config: Path | None, role: str = "") -> settings.Settings:
+    """role: of a process that stays; from here on it logs, and says when it runs without a file."""
     here = Path("tidings.toml")
-    return settings.load(config or (here if here.exists() else None))
+    file = config or (here if here.exists() else None)
+    chosen = settings.load(file)
+    if role:
+        logs.set_up(role)
+        if file is None:
+            log.warning("settings.no_file", extra={"looked_for": str(here.absolute()), "advice": _NO_FILE})
+    return chosen
 
 
 def _run_role(room: str, role: str, config: Path | None, *arguments: Any) -> None:
     """Runs the function named after the role in a module of `processes` that is imported only now."""
-    chosen = _settings(config)
-    logs.set_up(role)
+    chosen = _settings(config, role)
     processes = importlib.import_module(f"deploy.processes.{room}")
     name = role.partition(" ")[0] if room == "facing_out" else role.replace(" ", "_")
     running.run(role, lambda: getattr(processes, name)(chosen, *arguments, gap=_gap.get()))
@@ -183,7 +190,7 @@ def up_(config: Config = None) -> None:
     """Run everything on this machine."""
     from deploy import templates
 
-    chosen = _settings(config)
+    chosen = _settings(config, "up")
     templates.check(chosen.templates.path)
     options = ("--config", str(config.resolve())) if config else ()
     forks = fork_client.ForkClient("deploy.cli", roles.MODULES, chosen.up.logs / "fork-server.log")
@@ -191,27 +198,10 @@ def up_(config: Config = None) -> None:
 
     async def whole() -> None:
         async with forks:  # imports while the broker is looked at
-            await _provision_patiently(chosen)
+            await importlib.import_module("deploy.catalogue").provision_patiently(chosen)
             await supervisor.run(chosen.up.ready_within_s)
 
     running.run("up", whole, up.STOP_WITHIN_S)
-
-
-async def _provision_patiently(chosen: settings.Settings) -> None:
-    """A broker that has only just started may need a moment. Raises Transient when it needs more than that."""
-    for wait_s in (0.5, 1, 2, 4, 8):
-        try:
-            await _provision(chosen, apply=True)
-            return
-        except Transient as error:
-            logging.getLogger(__name__).warning("up.broker_not_ready", extra={"why": str(error), "again_in_s": wait_s})
-            await asyncio.sleep(wait_s)
-    await _provision(chosen, apply=True)
-
-
-async def _provision(chosen: settings.Settings, apply: bool) -> list[Change]:
-    changes: list[Change] = await importlib.import_module("deploy.catalogue").provision(chosen, apply)
-    return changes
 
 
 @app.command()
@@ -221,8 +211,9 @@ def provision(
     as_json: Json = False,
 ) -> None:
     """Show how the broker differs from the catalogue of topics; with --apply, make it match."""
-    logs.set_up("provision")
-    differences = asyncio.run(_provision(_settings(config), apply))
+    from deploy import catalogue
+
+    differences = asyncio.run(catalogue.provision(_settings(config, "provision"), apply))
     changes = [str(one) for one in differences if one.is_made]
     if as_json:
         left = [str(one) for one in differences if not one.is_made]
@@ -549,7 +540,10 @@ def local_up(as_json: Json = False) -> None:
     """Start Kafka and Redis; they run until `tidings local down`."""
     from deploy.commands import local as command
 
-    found = command.up().environment()
+    stack = command.up()
+    found = stack.environment()
+    for words in command.taken(stack, os.environ):
+        print(f"{running.SAYS}{words}", file=sys.stderr)
     if as_json:
         print(json.dumps(found))
         return

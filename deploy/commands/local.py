@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from deploy.local import places, stack
 from schemas.errors import Misconfigured
@@ -61,6 +62,19 @@ def keep(tell: int, environ: Mapping[str, str]) -> None:
         os.close(tell)
         sys.stderr.close()
         signal.sigwait(told_to_stop)
+
+
+def taken(running: stack.Stack, environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each server of ours that found its usual port taken: tidings.toml may name whoever took it."""
+    servers = (
+        ("Kafka", "KAFKA_BOOTSTRAP", stack.KAFKA_PORT, running.kafka_bootstrap),
+        ("Redis", "REDIS_URL", stack.REDIS_PORT, urlsplit(running.redis_url).netloc),
+    )
+    return [
+        f"port {port} was taken, so this {name} answers at {address}; paste its export, which wins over tidings.toml"
+        for name, variable, port, address in servers
+        if not environ.get(variable) and not address.endswith(f":{port}")
+    ]
 
 
 def down() -> bool:

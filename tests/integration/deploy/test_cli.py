@@ -18,9 +18,12 @@ from deploy import ready
 from schemas.errors import Misconfigured
 
 
-def _tidings(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def _tidings(
+    *words: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "deploy.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
+    given = {**os.environ, **(env or {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=given, cwd=cwd)
 
 
 def test_a_wrong_setting_ends_with_its_line_and_no_traceback(tmp_path: Path) -> None:
@@ -61,6 +64,15 @@ def test_without_the_folder_of_templates_nothing_is_waited_for_either(tmp_path: 
     for words in (["up"], ["api"], ["work", "inapp"]):
         answer = _tidings(*words, "--config", str(file), env={"KAFKA_BOOTSTRAP": ""})
         assert answer.returncode == 78 and f"{tmp_path / 'nowhere'} is no folder; point" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [["up"], ["api"], ["work", "inapp"]])
+def test_who_starts_without_a_file_of_settings_is_told_so(tmp_path: Path, words: list[str]) -> None:
+    without = _tidings(*words, cwd=tmp_path)
+    [warning] = [line for line in without.stderr.splitlines() if '"settings.no_file"' in line]
+    assert str(tmp_path / "tidings.toml") in warning and "--config" in warning
+    (tmp_path / "tidings.toml").touch()
+    assert "settings.no_file" not in _tidings(*words, cwd=tmp_path).stderr
 
 
 def test_a_lane_that_does_not_exist_is_refused() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from deploy import settings
 from producers import fields
 from producers.api.users import UserBody
-from producers.request_bodies import CampaignBody, CampaignChangeBody, NotificationBody
+from producers.request_bodies import CampaignBody, CampaignChangeBody, NotificationBody, RecipientBody
 from schemas import policies, schema_files
 from tests.tidy.house import ROOT
 
@@ -18,7 +18,7 @@ BODIES: dict[str, type[fields.Body]] = {
     "users/anna": UserBody,
     "notifications": NotificationBody,
     "campaigns": CampaignBody,
-    "campaigns/spring-sale": CampaignChangeBody,
+    "campaigns/spring-all": CampaignChangeBody,
 }
 LINES_MOST = 200
 POSTED = re.compile(r"/v1/([a-z/-]+)(?: |$)(?:(?!curl)[^{])*?(?:-d '\s*|campaign=)(\{.*?\})(?:'|;type)", re.DOTALL)
@@ -43,9 +43,17 @@ def test_its_settings_are_accepted_and_its_templates_are_there(tmp_path: Path) -
 def test_its_requests_are_accepted() -> None:
     posted = POSTED.findall(README)
     named = [resource for resource, _ in posted]
-    assert named == ["users/anna", "notifications", "campaigns", "campaigns", "campaigns/spring-sale"]
+    assert named == ["users/anna", "notifications", "campaigns", "campaigns", "campaigns/spring-all"]
     for resource, body in posted:
         fields.read(BODIES[resource], body.encode())
+
+
+def test_the_audience_that_it_makes_is_accepted_and_is_the_one_it_shows() -> None:
+    [(most, line)] = re.findall(r"^seq (\d+) \| sed 's/\.\*/(.*)/' > audience\.ndjson", README, re.MULTILINE)
+    shown = re.findall(r"^# (\{.*\})$", README, re.MULTILINE)
+    assert shown == [line.replace("&", str(number)) for number in (1, 2)] and int(most) > 2
+    for one in shown:
+        fields.read(RecipientBody, one.encode())
 
 
 def test_its_event_fits_the_schema_it_names() -> None:

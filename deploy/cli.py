@@ -96,6 +96,8 @@ def _settings(config: Path | None, role: str = "") -> settings.Settings:
         logs.set_up(role)
         if file is None:
             log.warning("settings.no_file", extra={"looked_for": str(here.absolute()), "advice": _NO_FILE})
+        if chosen.id.secret.get_secret_value() == settings.EXAMPLE_SECRET:
+            log.warning("settings.id_secret_is_the_example", extra={"advice": settings.WRITE_YOUR_OWN})
     return chosen
 
 

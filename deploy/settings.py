@@ -35,7 +35,9 @@ from schemas.quiet_hours import QuietHours
 log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
+EXAMPLE_SECRET = "32 random characters, kept for ever"  # noqa: S105 the README's, known to everybody
 PRIORITIES = ("transactional", "bulk")
+WRITE_YOUR_OWN = "everybody knows it; write another one (openssl rand -hex 16) while nobody keeps an id made with it"
 LONGEST_SILENCE_S = 7 * 86_400.0
 """Rows and states are kept for 30 days; a silence must end well before."""
 LONGEST_TIER_S = 3600.0

@@ -75,6 +75,15 @@ def test_who_starts_without_a_file_of_settings_is_told_so(tmp_path: Path, words:
     assert "settings.no_file" not in _tidings(*words, cwd=tmp_path).stderr
 
 
+def test_the_secret_that_the_readme_shows_is_no_secret(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    [shown] = [line.partition("#")[0] for line in readme.splitlines() if line.startswith("secret = ")]
+    (tmp_path / "tidings.toml").write_text(f"[id]\n{shown}\n")
+    assert "settings.id_secret_is_the_example" in _tidings("up", cwd=tmp_path).stderr
+    (tmp_path / "tidings.toml").write_text('[id]\nsecret = "9f86d081884c7d659a2feaa0c55ad015"\n')
+    assert "id_secret_is_the_example" not in _tidings("up", cwd=tmp_path).stderr
+
+
 def test_a_lane_that_does_not_exist_is_refused() -> None:
     answer = _tidings("work", "pigeon")
     assert answer.returncode == 78 and "'pigeon' is no lane" in answer.stderr

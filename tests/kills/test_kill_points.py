@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from schemas import codec, facets, gaps, keys
+from schemas import codec, facets, gaps
 from schemas.messages import (
-    CampaignControl,
-    CampaignOrder,
     Channel,
     Delivery,
     FacetKind,
@@ -145,11 +143,10 @@ async def test_a_wish_that_only_the_log_has_holds_though_its_reader_dies(world: 
 @pytest.mark.long
 async def test_recipients_that_were_ended_by_a_leader_who_died_are_ended_once(world: World, traps: Traps) -> None:
     users = [world.name(f"reader{number}") for number in range(300)]
-    order = CampaignControl(people.TENANT, world.name("news"), CampaignOrder.CANCELLED, 0, int(time.time() * 1_000))
-    key = keys.cancel_key(people.TENANT, world.name("news")).encode()
     traps.set(DISPATCH, Trap("after_ends"))
-    await world.write(world.topics.campaign_control, ToWrite(codec.encode(order), key))
-    campaign = await world.campaign("news", people.readers(users))
+    async with world.stopped(DISPATCH):
+        campaign = await world.campaign("news", people.readers(users))
+        await world.must("POST", f"/v1/campaigns/{campaign}/cancel")
     await until_sprung(world, traps, DISPATCH)
     told = await world.until_told(campaign, lambda seen: sum(seen["outcomes"].values()) >= 300, "has ended")
     assert (told["status"], told["outcomes"]) == ("cancelled", {"cancelled": 300})

@@ -72,6 +72,8 @@ class Reason(StrEnum):
 
 REASONS: tuple[Reason, ...] = tuple(Reason)
 """Position = the code in a row. Append only."""
+UNREACHED = frozenset({Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.NO_PROVIDER, Reason.FELL_BACK})
+"""Suppressed for these a channel only says that another one has to do: what became of that one says more."""
 
 
 class ParkReason(StrEnum):

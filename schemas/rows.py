@@ -18,7 +18,7 @@ from schemas import keys, packed_slots, slots, states
 from schemas.counts import Vector
 from schemas.errors import Poison
 from schemas.messages import StatusEvent
-from schemas.reasons import ParkReason
+from schemas.reasons import UNREACHED, ParkReason
 from schemas.slots import EMPTY, NO_OFFSET, Plan, Slot
 from schemas.states import Call, Delivery, End, Report, Wait
 
@@ -26,7 +26,9 @@ CAMPAIGN_SLOTS = 250
 CAMPAIGN_ROW_MAX_BYTES = 65_535
 USER_IDS_MAX_BYTES = 12_000
 """Of one page together, in UTF-8; the upload cuts its pages so."""
-_VERSION = 1
+_VERSION = 2
+_FIRST_VERSION = 1
+"""Its counts took whoever had one channel without an address for suppressed, whatever became of the next."""
 
 
 class Shared(NamedTuple):
@@ -116,7 +118,7 @@ class Row:
 
     def _unpack(self, raw: bytes) -> None:
         version, campaign, seconds, count, *offset = _HEAD.unpack_from(raw)
-        if version != _VERSION or bool(campaign) != self.campaign:
+        if version not in (_FIRST_VERSION, _VERSION) or bool(campaign) != self.campaign:
             raise ValueError(f"a status row of version {version}, kind {campaign} cannot be read here")
         *accepted, text = _ABOUT.unpack_from(raw, _HEAD.size)
         at = _HEAD.size + _ABOUT.size
@@ -125,7 +127,7 @@ class Row:
         at += text
         counted = None
         if self.campaign:
-            counted, at = Vector.unpack(raw, at)
+            counted, at = _counted(raw, at)
         lengths = struct.unpack_from(f"<{count}H", raw, at)
         at += 2 * count
         ends = accumulate(lengths, initial=at)
@@ -149,7 +151,18 @@ def check_slot(index: int, campaign: bool) -> None:
 def counts(raw: bytes) -> Vector:
     """The sum over a campaign row's slots, as a rule without opening them."""
     at = _HEAD.size + _ABOUT.size + raw[_HEAD.size + _ABOUT.size - 1]
-    return Vector.unpack(raw, at)[0] or Row(True, raw).counts
+    return _counted(raw, at)[0] or Row(True, raw).counts
+
+
+def _counted(raw: bytes, at: int) -> tuple[Vector | None, int]:
+    """(the counts packed at this place, where they end); None where its slots must be counted."""
+    found, end = Vector.unpack(raw, at)
+    if found is not None and raw[0] == _FIRST_VERSION and any(map(_UNREACHED.__contains__, found.outcomes)):
+        return None, end
+    return found, end
+
+
+_UNREACHED = frozenset((states.SUPPRESSED, states.REASON_CODES[reason]) for reason in UNREACHED)
 
 
 def is_campaign(raw: bytes) -> bool:

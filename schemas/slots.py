@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from schemas import keys, states
 from schemas.errors import Poison
-from schemas.messages import Channel, StatusEvent
-from schemas.reasons import ParkReason
+from schemas.messages import Channel, EventKind, StatusEvent
+from schemas.reasons import UNREACHED, ParkReason
 from schemas.states import UNTOUCHED, Delivery, End, Shown, Wait
 from schemas.stores import DeliveryView, SlotView
 
@@ -145,6 +145,15 @@ def visible(slot: Slot) -> list[tuple[str, Delivery]]:
     return seen
 
 
+def rank(state: str, reason: str) -> int:
+    """How little a delivery tells of its recipient: of several the lowest counts and is shown, of equal ones the first.
+
+    One that may still be sent comes before one that will not be. Suppressed as its channel cannot reach the person
+    comes last: the next channel was tried, and counts by what became of it, also when that was cancelled or expired.
+    """
+    return _LAST_RANK if state == _SUPPRESSED and reason in UNREACHED else _RANKS[state]
+
+
 def changes(before: Slot, after: Slot) -> list[tuple[str, Shown]]:
     """What the public has to be told: (delivery name, what is shown of it now); name "" speaks of the whole slot.
 
@@ -217,25 +226,9 @@ def view(slot: Slot, template: str = "", accepted_at_ms: int = 0) -> SlotView:
 
 
 _PLANNED = states.KIND_CODES["planned"]
-_FURTHEST = {
-    kind: rank
-    for rank, kind in enumerate(
-        (
-            states.DELIVERED,
-            states.SENT,
-            states.UNCONFIRMED,
-            states.UNDELIVERED,
-            states.BOUNCED,
-            states.FAILED,
-            states.SUPPRESSED,
-            states.CANCELLED,
-            states.EXPIRED,
-        )
-    )
-}
-_LAST_RANK = len(_FURTHEST)
+_SUPPRESSED = EventKind.SUPPRESSED.value
 _UNFINISHED = (0, 0)
-_STATUS_ORDER = {
+_RANKS = {
     state: rank
     for rank, state in enumerate(
         (
@@ -257,7 +250,8 @@ _STATUS_ORDER = {
         )
     )
 }
-"""A notification shows its furthest delivery; one that may still be sent comes before one that will not be."""
+_LAST_RANK = len(_RANKS)
+"""Of a channel that was of no use."""
 
 
 def _with_plan(slot: Slot, event: StatusEvent, exact: bool) -> Slot:
@@ -364,7 +358,7 @@ def _tallied(parts: tuple[Delivery | None, ...]) -> Tally:
 
     On a tie the first in index order.
     """
-    best, best_rank, sent, delivered, finished = _UNFINISHED, _LAST_RANK, 0, 0, True
+    best, best_rank, sent, delivered, finished = _UNFINISHED, _LAST_RANK + 1, 0, 0, True
     for delivery in parts:
         outcome = None if delivery is None else states.outcome(delivery)
         if delivery is None or outcome is None:
@@ -372,11 +366,11 @@ def _tallied(parts: tuple[Delivery | None, ...]) -> Tally:
             continue
         if delivery.sent:
             sent = 1
-        rank = _FURTHEST[outcome[0]]
-        if rank == 0:
+        if outcome[0] == states.DELIVERED:
             delivered = 1
-        if rank < best_rank:
-            best, best_rank = outcome, rank
+        own_rank = rank(states.STATES[outcome[0]], states.REASON_TEXTS[outcome[1]])
+        if own_rank < best_rank:
+            best, best_rank = outcome, own_rank
     kind, reason = best if finished else _UNFINISHED
     return Tally(1, sent, delivered, kind, reason, _doubled(part for part in parts if part is not None))
 
@@ -389,7 +383,7 @@ def _doubled(found: Iterable[Delivery]) -> int:
 def _status(slot: Slot, deliveries: tuple[DeliveryView, ...]) -> tuple[str, str, str]:
     if deliveries:
         inside = deliveries[: len(counted(slot))] or deliveries
-        best = min(inside, key=lambda delivery: _STATUS_ORDER[delivery.state])
+        best = min(inside, key=lambda delivery: rank(delivery.state, delivery.reason))
         return best.state, best.reason, best.detail
     if slot.end is not None:
         shown = _shown_end(slot.end)

@@ -153,8 +153,8 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One notification as its row tells it. reason and detail: of a slot end, e.g. duplicate_of, or, with
-    waits_until_ms, of what the whole of it waits for before it is planned.
+    """One notification as its row tells it. status, reason and detail: of the delivery that says most of it; without
+    any, of a slot end, e.g. duplicate_of, or, with waits_until_ms, of what the whole waits for before it is planned.
     """
 
     status: str

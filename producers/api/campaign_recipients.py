@@ -37,7 +37,7 @@ OUTCOMES = (
     "cancelled",
     "expired",
 )
-"""A finished recipient counts in one of these; the furthest comes first."""
+"""A finished recipient counts in one of these."""
 LINES_MAX = 1_000_000
 ROWS_AT_ONCE = 8
 """Rows asked for together: as many pages are in memory, whatever the campaign's size."""
@@ -140,12 +140,11 @@ def _of_page(
 
 
 def outcome_of(slot: SlotView) -> str:
-    """A recipient's one outcome, by its furthest delivery; "" while any of its deliveries is unfinished."""
+    """A recipient's one outcome, as its row ranks its deliveries; "" while any of these is unfinished."""
     states = [one.state for one in slot.deliveries] or [slot.status]
-    outcomes = [DELIVERED if state == EventKind.COMPLAINED else state for state in states]
-    if not all(outcome in OUTCOMES for outcome in outcomes):
+    if not all(state in OUTCOMES or state == EventKind.COMPLAINED for state in states):
         return ""
-    return min(outcomes, key=OUTCOMES.index)
+    return DELIVERED if slot.status == EventKind.COMPLAINED else slot.status
 
 
 def _recipient_answer(parts: ApiParts, campaign: Campaign, page: int, position: int, slot: SlotView) -> dict[str, Any]:

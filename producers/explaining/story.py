@@ -15,7 +15,7 @@ from schemas import keys
 from schemas.backstage import ClaimView, ProviderState
 from schemas.messages import Channel, EventKind, Priority
 from schemas.policies import MessageClass, OnUnknown, WhenRedisIsDown
-from schemas.reasons import Reason
+from schemas.reasons import UNREACHED, Reason
 from schemas.stores import DeliveryView
 
 ACCEPTED = "accepted"
@@ -77,11 +77,16 @@ def _in_short(facts: Facts, status: str, deliveries: list[DeliveryView]) -> str:
         return words.IN_INBOX_SHORT
     if status == EventKind.UNCONFIRMED and any(one.sent_at_ms for one in deliveries if one.state == status):
         return words.NO_WORD_SHORT
-    reason = next((one.reason for one in deliveries if one.state == status), "")
-    reason = reason or (facts.slot.reason if facts.slot is not None and not deliveries else "")
+    reason = _reason(facts, deliveries)
     if status == EventKind.SUPPRESSED and Reason(reason) in words.INSTEAD:
         return words.INSTEAD[Reason(reason)]
     return " ".join(filter(None, (words.STATES[status], words.REASONS[Reason(reason)].why)))
+
+
+def _reason(facts: Facts, deliveries: list[DeliveryView]) -> str:
+    if facts.only and deliveries:
+        return deliveries[0].reason
+    return facts.slot.reason if facts.slot is not None else ""
 
 
 def _asked(facts: Facts) -> Iterator[str]:
@@ -182,8 +187,15 @@ def _delivery(facts: Facts, one: DeliveryView) -> Iterator[str]:
     if one.state in WAITS:
         yield from _next(facts, one, facts.claims.get(suffix))
     do = reason.do or words.WHAT_TO_DO.get(one.state, "")
-    if do:
+    if do and not _is_passed_over(facts, one):
         yield f"What you can do: {do}"
+
+
+def _is_passed_over(facts: Facts, one: DeliveryView) -> bool:
+    """Whether the channel was of no use, and another one was found: then nothing is wanting here."""
+    assert facts.slot is not None
+    is_unreached = one.state == EventKind.SUPPRESSED and one.reason in UNREACHED
+    return is_unreached and facts.slot.status != EventKind.SUPPRESSED
 
 
 def _called(facts: Facts, one: DeliveryView) -> Iterator[str]:

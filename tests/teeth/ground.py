@@ -6,6 +6,7 @@ from tests.teeth.patch import Patch
 
 _LADDER = "tests/unit/retry_topics/test_ladder.py::"
 _STATES = "tests/unit/schemas/test_states.py::"
+_SLOTS = "tests/unit/schemas/test_slots.py::"
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
@@ -44,6 +45,25 @@ PATCHES: tuple[Patch, ...] = (
         new="        return other",
         test=_STATES + "test_what_is_shown",
         suffers="A word about the first call that comes late turns the status of the second one back.",
+    ),
+    Patch(
+        name="counts whose mail was cancelled as somebody without an address, since there is no device",
+        promise=6,
+        file="schemas/slots.py",
+        old="    return _LAST_RANK if state == _SUPPRESSED and reason in UNREACHED else _RANKS[state]",
+        new="    return _RANKS[state]",
+        test=_SLOTS + "test_who_one_channel_could_not_reach_counts_and_shows_by_what_became_of_the_next",
+        suffers="A cancelled campaign says that nearly all of its people have no address; support asks them for one.",
+    ),
+    Patch(
+        name="goes on from counts that were made by another ranking",
+        promise=6,
+        file="schemas/rows.py",
+        old="raw[0] == _FIRST_VERSION and any(map(_UNREACHED.__contains__, found.outcomes))",
+        new="raw[0] > _VERSION",
+        test="tests/unit/schemas/test_rows.py"
+        "::test_a_row_that_was_counted_by_the_first_ranking_is_counted_anew_before_it_is_moved",
+        suffers="After an upgrade a campaign counts fewer than no recipients of a kind, and its row cannot be written.",
     ),
     Patch(
         name="counts a possible duplicate again whenever it is told again",

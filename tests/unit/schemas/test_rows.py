@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas import packed_slots, rows, slots, states
 from schemas.errors import Poison
 from schemas.messages import EventKind, StatusEvent
+from schemas.reasons import Reason
 from schemas.rows import Row
 from schemas.slots import EMPTY, Slot
 from tests.doubles.manual_clock import START_MS
@@ -141,4 +142,35 @@ def test_a_row_of_the_other_kind_or_a_later_version_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         Row(False, raw)
     with pytest.raises(ValueError, match="cannot be read"):
-        Row(True, b"\x02" + raw[1:])
+        Row(True, b"\x03" + raw[1:])
+
+
+FALLBACK = [
+    planned("push"),
+    event(E.SUPPRESSED, "push", reason=Reason.NO_ADDRESS, next="email"),
+    event(E.CANCELLED, reason=Reason.CAMPAIGN_CANCELLED),
+]
+"""Of somebody without a device, whose mail was cancelled."""
+
+
+def test_a_row_that_was_counted_by_the_first_ranking_is_counted_anew_before_it_is_moved() -> None:
+    kept, row = merged(FALLBACK, exact=False), Row(campaign=True)
+    row.put(0, EMPTY, kept)
+    row.put(1, EMPTY, merged([planned("email"), event(E.SENT)], exact=False))
+    counted = row.counts.pack()
+    nobody = merged([planned("push"), event(E.SUPPRESSED, "push", reason=Reason.NO_ADDRESS)], exact=False)
+    row.counts.move(slots.tally(kept), slots.tally(nobody))
+    first = b"\x01" + row.pack()[1:]
+    assert counted not in first
+    assert rows.counts(first).pack() == Row(True, first).counts.pack() == counted
+    again = Row(True, first)
+    again.put(0, kept, slots.merge(kept, event(E.SENT), False))
+    assert dict(+again.counts.outcomes) == {(states.SENT, 0): 2}
+    assert rows.counts(again.pack()).pack() == again.counts.pack()
+
+
+def test_a_row_of_the_first_version_in_which_everybody_was_reached_is_read_without_counting_its_slots() -> None:
+    row = Row(campaign=True)
+    row.put(0, EMPTY, merged([planned("email"), event(E.SUPPRESSED, reason=Reason.OPTED_OUT)], exact=False))
+    row.counts.planned = 9
+    assert rows.counts(b"\x01" + row.pack()[1:]).planned == 9

@@ -88,11 +88,48 @@ def test_what_is_finished_stays_finished(events: list[StatusEvent]) -> None:
         pytest.param([event(E.CANCELLED, "")], "cancelled", id="cancelled before any delivery"),
         pytest.param([event(E.CANCELLED, ""), planned("email")], "", id="a plan has the word, not the slot's end"),
         pytest.param([event(E.SUPPRESSED, "", reason=Reason.NO_CHANNEL), planned()], "suppressed", id="an empty plan"),
+        pytest.param(
+            [planned("email", "sms"), event(E.SUPPRESSED, reason=Reason.OPTED_OUT), event(E.CANCELLED, "sms")],
+            "suppressed",
+            id="a wish goes before a cancel",
+        ),
+        pytest.param(
+            [planned("email", "sms"), event(E.CANCELLED), event(E.EXPIRED, "sms")],
+            "cancelled",
+            id="cancelled goes before expired",
+        ),
     ],
 )
 def test_when_a_notification_is_finished_and_what_it_counts_by(events: list[StatusEvent], expected: str) -> None:
     for order in permutations(events):
         assert outcome(*order) == expected
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_ADDRESS, Reason.DEAD_DEVICE, Reason.NO_PROVIDER, Reason.FELL_BACK])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (E.CANCELLED, Reason.CAMPAIGN_CANCELLED),
+        (E.EXPIRED, Reason.EXPIRED),
+        (E.SUPPRESSED, Reason.OPTED_OUT),
+        (E.FAILED, Reason.TEMPLATE_ERROR),
+    ],
+)
+def test_who_one_channel_could_not_reach_counts_and_shows_by_what_became_of_the_next(
+    reason: Reason, kind: EventKind, why: Reason
+) -> None:
+    unreached = event(E.SUPPRESSED, "push", reason=reason, next="email")
+    for order in permutations([planned("push"), unreached, event(kind, reason=why)]):
+        slot = merged(order)
+        tally, seen = slots.tally(slot), slots.view(slot)
+        assert (tally.outcome, tally.reason) == (states.KIND_CODES[kind], states.REASON_CODES[why])
+        assert (seen.status, seen.reason) == (kind, why)
+
+
+def test_whom_no_channel_could_reach_counts_by_the_first_of_them() -> None:
+    unreached = event(E.SUPPRESSED, "push", reason=Reason.NO_ADDRESS, next="sms")
+    seen = slots.view(merged([planned("push"), unreached, event(E.SUPPRESSED, "sms", reason=Reason.NO_PROVIDER)]))
+    assert (seen.status, seen.reason) == ("suppressed", "no_address")
 
 
 def test_a_fallback_is_added_in_the_same_merge_so_no_row_shows_it_finished_in_between() -> None:

@@ -20,10 +20,11 @@ WELL = {name: ProviderView(ProviderState.WELL) for name in ("texter", "mail", "g
 
 
 def facts(deliveries: Sequence[DeliveryView] = (), events: Sequence[StatusEvent] = (), **more: Any) -> Facts:
-    """A login code for mia in Berlin, asked for at nine and looked at ten seconds later."""
-    slot = (
-        SlotView(deliveries[0].state, "", "", "mia", "login-code", NINE_MS, tuple(deliveries)) if deliveries else None
-    )
+    """A login code for mia in Berlin, asked for at nine and looked at ten seconds later. Its status is the first's."""
+    slot = None
+    if deliveries:
+        status, reason = deliveries[0].state, deliveries[0].reason
+        slot = SlotView(status, reason, "", "mia", "login-code", NINE_MS, tuple(deliveries))
     asked = Asked(Way.HTTP, "mia", "login-code", NINE_MS, expires_at_ms=NINE_MS + 600_000)
     given: dict[str, Any] = {
         "notification_id": "nabc",

@@ -289,3 +289,23 @@ def test_a_template_that_is_sent_without_redis_waits_for_it_only_where_the_perso
     assert "nobody read this person in the last minutes" in told(facts(policy=alone, missing=away))
     planned = told(facts([delivery("queued")], policy=alone, missing=away[1:]))
     assert "This template is sent all the same while Redis cannot be used, at a lower rate." in planned
+
+
+def test_of_a_message_cancelled_on_its_second_channel_the_cancel_is_told_and_nobody_is_asked_for_a_device() -> None:
+    push = delivery("suppressed", "push", reason="no_address")
+    email = delivery("cancelled", "email", reason="campaign_cancelled")
+    slot = SlotView("cancelled", "campaign_cancelled", "", "mia", "news", NINE_MS, (push, email))
+    text = told(facts([push, email], policy=NEWS, slot=slot))
+    assert text.startswith("It was not sent: it was cancelled. Its campaign was cancelled.\n")
+    assert "Add it to the profile" not in text
+    of_push = told(facts([push, email], policy=NEWS, slot=slot, only="push"))
+    assert of_push.startswith("It was not sent, on purpose. The person has no address for this channel.")
+
+
+def test_whom_nothing_reaches_the_reason_that_counts_is_told_and_what_is_wanting() -> None:
+    push = delivery("suppressed", "push", reason="no_address")
+    email = delivery("suppressed", "email", reason="opted_out")
+    slot = SlotView("suppressed", "opted_out", "", "mia", "news", NINE_MS, (push, email))
+    text = told(facts([push, email], policy=NEWS, slot=slot))
+    assert text.startswith("It was not sent, on purpose. The person does not want messages of this kind")
+    assert "What you can do: Add it to the profile" in text

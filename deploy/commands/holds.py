@@ -1,13 +1,14 @@
 """`tidings holds ...`: what waits in hold, read from the log, and orders about single deliveries, written to it.
 
 Dispatch obeys an order within a second (`streams/hold_orders.py`). Recipients that wait as a part of a campaign's
-page are listed by page; they go with their campaign (`tidings campaigns`).
+page are listed by page; they go with their campaign (`tidings campaigns`). What its caller cancelled lies in hold
+until its time comes, and is not sent then: it waits no more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from deploy.ground import Ground
 from deploy.settings import Settings
 from schemas import codec, keys
 from schemas.errors import Misconfigured, Poison
-from schemas.messages import Held, HoldOrder, HoldOrdered
+from schemas.messages import Held, HoldOrder, HoldOrdered, NotificationCancelled
 from schemas.reasons import REASONS, Reason
 from schemas.records import Outgoing, Record
 from schemas.rows import CAMPAIGN_SLOTS
@@ -53,12 +54,21 @@ class Wish:
         return not self.notifications or entry.notification_id in self.notifications
 
 
+Intent = tuple[str, str, str]
+"""Tenant, user id, intent key: what a cancel speaks of."""
+
+
 class Entry(NamedTuple):
     """Something in hold. notification_id: "" for a part of a page."""
 
     hold_id: bytes
     held: Held
     notification_id: str
+
+    def is_of(self, cancelled: Collection[Intent]) -> bool:
+        """Whether it is one of these; a part of a page is not."""
+        delivery = self.held.delivery
+        return delivery is not None and (delivery.tenant, delivery.user_id, delivery.intent) in cancelled
 
     def told(self) -> dict[str, Any]:
         """For machines."""
@@ -77,10 +87,11 @@ class Entry(NamedTuple):
 
 
 async def held(settings: Settings, wish: Wish) -> list[Entry]:
-    """What is held and meant, the longest waiting first. Raises Transient when the log does not answer."""
+    """What waits and is meant, the longest waiting first. Raises Transient when the log does not answer."""
     wish.check()
     async with grounds.opened(settings) as ground:
-        return await _held(ground, wish)
+        waiting, _ = await _held(ground, wish)
+        return waiting
 
 
 async def order(settings: Settings, wish: Wish, wanted: HoldOrder) -> list[Entry]:
@@ -92,16 +103,30 @@ async def order(settings: Settings, wish: Wish, wanted: HoldOrder) -> list[Entry
     if not wish.notifications and not (wish.reason and wish.template):
         raise Misconfigured("name the notifications, or give --reason and --template for all of those")
     async with grounds.opened(settings) as ground:
-        entries = [entry for entry in await _held(ground, wish) if entry.held.delivery is not None]
-        missing = set(wish.notifications) - {entry.notification_id for entry in entries}
-        if missing or not entries:
-            which = ", ".join(sorted(missing)) or "anything like that"
-            raise Misconfigured(f"not in hold: {which}; nothing was ordered")
+        waiting, cancelled = await _held(ground, wish)
+        entries = [entry for entry in waiting if entry.held.delivery is not None]
+        check_all_wait(wish, entries, cancelled)
         publisher, now_ms = ground.publisher(1.0), ground.clock.now_ms()
         records = [_ordered(ground, entry, wanted, now_ms) for entry in entries]
         for start in range(0, len(records), WRITTEN_TOGETHER):
             await publisher.publish(records[start : start + WRITTEN_TOGETHER])
         return entries
+
+
+def check_all_wait(wish: Wish, waiting: Sequence[Entry], cancelled: Sequence[Entry]) -> None:
+    """Raises Misconfigured where something that is named does not wait, or nothing that is meant does."""
+    missing = set(wish.notifications) - {entry.notification_id for entry in waiting}
+    if gone := missing & {entry.notification_id for entry in cancelled}:
+        raise Misconfigured(f"cancelled, so never sent: {', '.join(sorted(gone))}; nothing was ordered")
+    if missing or not waiting:
+        which = ", ".join(sorted(missing)) or "anything like that"
+        raise Misconfigured(f"not in hold: {which}; nothing was ordered")
+
+
+def parted(entries: Iterable[Entry], cancelled: Collection[Intent]) -> tuple[list[Entry], list[Entry]]:
+    """(what waits, what was cancelled), the longest waiting first."""
+    ordered = sorted(entries, key=lambda entry: (entry.held.held_at_ms, entry.hold_id))
+    return [one for one in ordered if not one.is_of(cancelled)], [one for one in ordered if one.is_of(cancelled)]
 
 
 def counts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -137,23 +162,36 @@ def summary(entries: Sequence[Entry]) -> Table:
     return shown
 
 
-async def _held(ground: Ground, wish: Wish) -> list[Entry]:
+async def _held(ground: Ground, wish: Wish) -> tuple[list[Entry], list[Entry]]:
+    """As `parted`, of what is meant."""
     found: dict[bytes, Entry] = {}
-    async for record in _records(ground):
+    async for record in _records(ground, ground.topics.hold):
         entry = _entry(ground.ids, record)
         found.pop(record.key or b"", None)
         if entry is not None and wish.means(entry):
             found[entry.hold_id] = entry
-    return sorted(found.values(), key=lambda entry: (entry.held.held_at_ms, entry.hold_id))
+    cancelled = {intent async for record in _records(ground, ground.topics.control) if (intent := _cancelled(record))}
+    return parted(found.values(), cancelled)
 
 
-async def _records(ground: Ground) -> AsyncIterator[Record]:
-    reader, topic = ground.log_reader(), ground.topics.hold
+async def _records(ground: Ground, topic: str) -> AsyncIterator[Record]:
+    reader = ground.log_reader()
     partitions: Mapping[str, int] = ground.broker.partitions
     for partition in range(partitions[topic]):
         first, end = await reader.offsets(topic, partition)
         async for record in reader.read_range(topic, partition, first, end - 1):
             yield record
+
+
+def _cancelled(record: Record) -> Intent | None:
+    """What a cancel speaks of; None for a tombstone, and for what nobody can read."""
+    if record.value is None:
+        return None
+    try:
+        order = codec.decode(record.value, NotificationCancelled)
+    except Poison:
+        return None
+    return order.tenant, order.user_id, order.intent
 
 
 def _entry(ids: keys.Ids, record: Record) -> Entry | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,6 +37,8 @@ async def test_a_schedule_is_kept_once_and_not_before_whatever_is_written_again_
         told = await world.must("DELETE", f"/v1/notifications/{sent}")
         assert (told["status"], [one["channel"] for one in told["cancelled"]]) == ("cancelled", ["push"])
         await world.until_status(sent, "cancelled")
+    listed = json.loads(await world.holds("list", "--reason", "scheduled", "--json", "--limit", "1000"))
+    assert {kept, gone, published}.intersection(one["notification_id"] for one in listed["held"]) == {kept}
 
     told = await world.until_status(kept, "delivered")
     assert datetime.fromisoformat(told["deliveries"][0]["sent_at"]) >= start

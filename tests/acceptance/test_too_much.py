@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.acceptance import deployment, open_calls, people
-from tests.acceptance.deployment import COMMAND, SETTINGS
 from tests.acceptance.world import PUSH, World
 
 WITHIN_S = 60
@@ -32,24 +30,15 @@ async def test_a_lookalike_waits_until_an_operator_lets_it_go_or_drops_it(world:
     for held in (again, once_more):
         [delivery] = (await world.until_status(held, "held"))["deliveries"]
         assert delivery["waits_for"] == "lookalike"
-    listed = json.loads(await _holds(world, "list", "--reason", "lookalike", "--template", "twice", "--json"))
+    listed = json.loads(await world.holds("list", "--reason", "lookalike", "--template", "twice", "--json"))
     assert {one["notification_id"] for one in listed["held"] if one["user_id"] == user} == {again, once_more}
 
-    await _holds(world, "drop", once_more)
-    await _holds(world, "release", again)
+    await world.holds("drop", once_more)
+    await world.holds("release", again)
     await world.until_status(again, "sent", "delivered")
     [dropped] = (await world.until_status(once_more, "cancelled"))["deliveries"]
     assert dropped["reason"] == "dropped_by_operator"
     assert len(await world.messages(f"token-{user}")) == 2
-
-
-async def _holds(world: World, *words: str) -> str:
-    """What the command prints."""
-    settings = world.deployment.folder / SETTINGS
-    command = [str(COMMAND), "holds", *words, "--config", str(settings)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WITHIN_S)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.long

@@ -238,6 +238,13 @@ class World:
 
     # The log
 
+    async def holds(self, *words: str) -> str:
+        """What `tidings holds` prints."""
+        command = [str(COMMAND), "holds", *words, "--config", str(self.deployment.folder / SETTINGS)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=2 * WITHIN_S)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     async def write(self, topic: str, *records: ToWrite) -> None:
         await asyncio.to_thread(self.broker.write, topic, records)
 

@@ -50,6 +50,16 @@ PATCHES: tuple[Patch, ...] = (
         suffers="An operator sees the campaign paused while the broker is away, goes home, and it sends all night.",
     ),
     Patch(
+        name="lists what was cancelled among what waits in hold",
+        promise=3,
+        file="deploy/commands/holds.py",
+        old="        return delivery is not None and (delivery.tenant, delivery.user_id, delivery.intent) in cancelled",
+        new="        return delivery is None and bool(cancelled)",
+        test="tests/unit/deploy/test_holds_command.py"
+        "::test_what_its_caller_cancelled_waits_no_more_though_it_lies_in_hold_until_its_time",
+        suffers="An operator sees a cancelled message wait, lets it go, and is told that it was ordered; nothing comes.",
+    ),
+    Patch(
         name="takes orders after a cancel",
         promise=10,
         file="producers/campaign.py",

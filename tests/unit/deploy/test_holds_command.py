@@ -52,6 +52,31 @@ def test_a_part_of_a_page_belongs_to_no_template_and_no_person_and_has_no_id() -
     assert PAGE.told()["recipients"] == 3 and PAGE.told()["page"] == 7
 
 
+CANCELLED = {("default", "mia", entry(user_id="mia").held.delivery.intent)}  # type: ignore[union-attr]
+
+
+def test_what_its_caller_cancelled_waits_no_more_though_it_lies_in_hold_until_its_time() -> None:
+    found = [PAGE, entry("nben", user_id="ben"), entry("nmia", user_id="mia")]
+    waiting, cancelled = holds.parted(found, CANCELLED)
+    assert [one.notification_id for one in waiting] == ["nben", ""]
+    assert [one.notification_id for one in cancelled] == ["nmia"]
+
+
+def test_an_order_about_what_was_cancelled_is_refused_and_says_so() -> None:
+    waiting, cancelled = holds.parted([entry("nben", user_id="ben"), entry("nmia", user_id="mia")], CANCELLED)
+    holds.check_all_wait(Wish(notifications={"nben"}), waiting, cancelled)
+    holds.check_all_wait(Wish(reason="lookalike", template="welcome"), waiting, cancelled)
+    for wish, said in (
+        (Wish(notifications={"nben", "nmia"}), "cancelled, so never sent: nmia; nothing was ordered"),
+        (Wish(notifications={"nben", "nxyz"}), "not in hold: nxyz; nothing was ordered"),
+    ):
+        with pytest.raises(Misconfigured) as refused:
+            holds.check_all_wait(wish, waiting, cancelled)
+        assert str(refused.value) == said
+    with pytest.raises(Misconfigured, match="not in hold: anything like that"):
+        holds.check_all_wait(Wish(reason="lookalike", template="welcome"), [], cancelled)
+
+
 def test_how_much_waits_is_counted_in_recipients() -> None:
     found = holds.counts([entry(), PAGE, PAGE])
     assert [(count["reason"], count["template"], count["recipients"]) for count in found] == [

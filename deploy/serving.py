@@ -23,17 +23,20 @@ _http = logging.getLogger(f"{__name__}.http")
 """What the server itself has to say."""
 
 
-async def serve(app: web.Application, listen: str) -> None:
-    """Serves the application until the process is told to stop."""
-    with bound(listen) as door:
+async def serve(app: web.Application, listen: str, setting: str) -> None:
+    """Serves the application until the process is told to stop. setting: what says where, like `[api] listen`."""
+    with bound(listen, setting) as door:
         async with serving(app, door):
             ready.tell(f"{url_of(door)}/metrics")
             await asyncio.Event().wait()
 
 
 @contextmanager
-def bound(listen: str) -> Iterator[socket.socket]:
-    """The listening socket of "host:port" (port 0: any free one). Raises Misconfigured when it is taken."""
+def bound(listen: str, setting: str) -> Iterator[socket.socket]:
+    """The listening socket of "host:port" (port 0: any free one). Raises Misconfigured when it is taken.
+
+    setting: what says where, for whoever has to change it.
+    """
     host, _, port = listen.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as door:
@@ -41,7 +44,8 @@ def bound(listen: str) -> Iterator[socket.socket]:
         try:
             door.bind((host.strip("[]"), int(port)))
         except OSError as error:
-            raise Misconfigured(f"cannot listen on {listen}: {error.strerror}; free it or change the setting") from None
+            why = f"cannot listen on {listen}: {error.strerror}; free it or change {setting}"
+            raise Misconfigured(why) from None
         yield door
 
 

@@ -48,7 +48,7 @@ async def door(health: Health, listen: str) -> AsyncIterator[None]:
     if not listen:
         yield
         return
-    with serving.bound(listen) as bound:
+    with serving.bound(listen, "[metrics] listen") as bound:
         health.metrics_url = f"{serving.url_of(bound)}/metrics"
         async with serving.serving(build_app(health), bound):
             yield

@@ -126,12 +126,12 @@ class Campaign:
         """Why this order comes too late; "" when it may be given. One that changes nothing may always be given."""
         if order is CampaignOrder.CANCELLED:
             too_late = self.finished_at_ms and not self.is_cancelled
-            return f"it has ended already: {self.status(now_ms)}" if too_late else ""
+            return f"{self.campaign_id} has ended already: {self.status(now_ms)}" if too_late else ""
         if self.is_cancelled:
-            return "it was cancelled, which cannot be undone"
+            return f"{self.campaign_id} was cancelled, which cannot be undone"
         status = self.status(now_ms)
         if self.finished_at_ms or status is CampaignStatus.EXPIRED:
-            return f"it has ended already: {status}"
+            return f"{self.campaign_id} has ended already: {status}"
         return ""
 
     @property

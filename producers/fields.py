@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import email_validator
 import phonenumbers
@@ -41,16 +41,34 @@ def read(model: type[Model], raw: bytes) -> Model:
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:
-        raise refusal(error) from error
+        raise refusal(error, model) from error
 
 
-def refusal(error: ValidationError) -> Refused:
+def refusal(error: ValidationError, model: type[BaseModel]) -> Refused:
     """The first complaint of pydantic as ours; the input itself is never repeated."""
     first = error.errors(include_url=False, include_input=False)[0]
     text = first["msg"].removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         return Refused("", f"the body is not valid JSON: {text}", status=400)
+    if first["type"] == "extra_forbidden":
+        text = f"unknown field; there are {', '.join(_names(model, first['loc'][:-1]))}"
     return Refused(".".join(str(part) for part in first["loc"]), text)
+
+
+def _names(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The fields of what lies there in a body, as callers write them."""
+    for part in path:
+        if isinstance(part, str):
+            model = next(_models(model.model_fields[part].annotation))
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Those that an annotation is made of: of `tuple[Device, ...] | None` Device."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def identifier(value: Any) -> str:

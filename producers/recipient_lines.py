@@ -84,7 +84,7 @@ class Ndjson:
         try:
             return RecipientBody.model_validate_json(line).recipient(self._now_ms)
         except pydantic.ValidationError as error:
-            first = fields.refusal(error)
+            first = fields.refusal(error, RecipientBody)
             raise refused(self._line, "is not valid JSON" if first.status == 400 else str(first)) from None
         except Refused as error:
             raise refused(self._line, str(error)) from None
@@ -179,7 +179,7 @@ class Csv:
         try:
             return RecipientBody.model_validate(body).recipient(self._now_ms)
         except pydantic.ValidationError as error:
-            raise refused(self._line, str(fields.refusal(error))) from None
+            raise refused(self._line, str(fields.refusal(error, RecipientBody))) from None
         except Refused as error:
             raise refused(self._line, str(error)) from None
 

@@ -70,7 +70,7 @@ def _start_value(value: Any) -> Any:
         try:
             return LocalStart.model_validate(value)
         except pydantic.ValidationError as error:
-            raise ValueError(str(fields.refusal(error))) from None
+            raise ValueError(str(fields.refusal(error, LocalStart))) from None
     return fields.instant_ms(value)
 
 

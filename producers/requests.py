@@ -28,6 +28,8 @@ wait in hold by then."""
 _LATEST_MS = 2**53
 """Of an event that was moved: its devices were judged where it first came, by that record's time."""
 KEY_MAX = 128
+LISTED_MAX = 20
+"""Templates that are named to who asked for one that there is not."""
 Timed = TypeVar("Timed", messages.NotificationRequested, messages.CampaignRequested)
 Request = messages.NotificationRequested | messages.CampaignRequested
 
@@ -176,7 +178,7 @@ def _event_body(event: messages.NotificationRequested) -> EventBody:
     try:
         return EventBody.model_validate(_event_fields(event))
     except pydantic.ValidationError as error:
-        raise fields.refusal(error) from None
+        raise fields.refusal(error, EventBody) from None
 
 
 def _event_fields(event: messages.NotificationRequested) -> dict[str, Any]:
@@ -228,13 +230,20 @@ def _policy(
     """The template's policy, when the wish keeps to it."""
     policy = policies.get(template)
     if policy is None:
-        raise Refused("template", "is not known")
+        raise Refused("template", f"{template!r} is not known; there {_listed(policies)}")
     known = (*policy.channels, *policy.fallback)
     if any(channel not in known for channel in channels):
         raise Refused("channels", f"this template speaks on {', '.join(known)} only")
     if priority == messages.Priority.TRANSACTIONAL and policy.message_class is not MessageClass.TRANSACTIONAL:
         raise Refused("priority", "a request may lower a template's class, never raise it")
     return policy
+
+
+def _listed(policies: Policies) -> str:
+    """The templates' names; the first ones where they are many."""
+    names = sorted(policies)
+    more = f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
+    return f"are {', '.join(names[:LISTED_MAX])}{more}" if names else "is none: look at [templates] path"
 
 
 def _lowered(priority: str | None) -> str:

@@ -63,7 +63,7 @@ async def api(settings: Settings, gap: Gap | None = None) -> None:
         for resource in (users, suppressions, inbox_routes, user_notifications):
             resource.register(app, about_people)
         explanations.register(app, _explaining(ground, reader))
-        await serve(app, settings.api.listen)
+        await serve(app, settings.api.listen, "[api] listen")
 
 
 async def callbacks(settings: Settings, gap: Gap | None = None) -> None:
@@ -77,7 +77,7 @@ async def callbacks(settings: Settings, gap: Gap | None = None) -> None:
         parts = server.CallbackParts(
             ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock, ground.gap
         )
-        await serve(server.build_app(parts), settings.callbacks.listen)
+        await serve(server.build_app(parts), settings.callbacks.listen, "[callbacks] listen")
 
 
 def _people(ground: Ground, publisher: Publisher) -> people.PeopleParts:

@@ -59,7 +59,7 @@ async def status(settings: Settings, gap: Gap | None = None) -> None:
         ground.needs_log(reader)
         letters = DeadLetters(ground.topics, ground.clock)
         count = ground.broker.partitions[ground.topics.status]
-        with serving.bound(settings.streams.listen) as door:
+        with serving.bound(settings.streams.listen, "[streams] listen") as door:
             own_url = serving.url_of(door, settings.streams.advertise)
             chosen = StatusOptions(_faust(ground, "status"), own_url, count)
             process = StatusProcess(

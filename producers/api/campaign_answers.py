@@ -65,14 +65,15 @@ def _instant(at_ms: int | None) -> str | None:
 
 async def find(request: web.Request, parts: ApiParts) -> Campaign:
     """The campaign that the path names. Raises Refused 403 and 404."""
-    found = await parts.campaigns.find_now(auth.allow(request, Scope.READ), request.match_info["id"])
+    campaign_id = request.match_info["id"]
+    found = await parts.campaigns.find_now(auth.allow(request, Scope.READ), campaign_id)
     if found is None:
-        raise unknown()
+        raise unknown(campaign_id)
     return found
 
 
-def unknown() -> Refused:
-    return Refused("", "no such campaign, or it ended too long ago", 404)
+def unknown(campaign_id: str) -> Refused:
+    return Refused("", f"no such campaign: {campaign_id!r}, or it ended too long ago", 404)
 
 
 def limit(text: str, most: int) -> int:

@@ -69,9 +69,10 @@ async def _addressed(request: web.Request) -> tuple[ApiParts, Campaign]:
     """Raises Refused 403 and 404."""
     parts = request.app[PARTS]
     tenant = auth.allow(request, Scope.CAMPAIGNS, Scope.OPERATE)
-    campaign = await parts.campaigns.find_newest(tenant, request.match_info["id"])
+    campaign_id = request.match_info["id"]
+    campaign = await parts.campaigns.find_newest(tenant, campaign_id)
     if campaign is None:
-        raise campaign_answers.unknown()
+        raise campaign_answers.unknown(campaign_id)
     return parts, campaign
 
 

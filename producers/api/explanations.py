@@ -63,7 +63,7 @@ async def get(request: web.Request) -> web.Response:
     notification_id, _, delivery = request.match_info["id"].partition(".")
     address = parts.ids.address(tenant, notification_id)
     if address is None:
-        raise _unknown()
+        raise _unknown(notification_id)
     return await _answer(request, tenant, address, delivery.replace(".", "/"))
 
 
@@ -80,7 +80,8 @@ async def get_recipient(request: web.Request) -> web.Response:
     if address is None and campaign.requested is not None:
         address = await accepted_records.of_user(parts, campaign.requested, user_id)
     if address is None:
-        raise Refused("user", "is not in this campaign, or its audience is not kept any more", 404)
+        where = f"is not in the campaign {campaign.campaign_id}, or its audience is not kept any more"
+        raise Refused("user", f"{user_id!r} {where}", 404)
     return await _answer(request, tenant, address, "")
 
 
@@ -88,7 +89,7 @@ async def _answer(request: web.Request, tenant: str, address: Address, delivery:
     gathering = _Gathering(request.app[PARTS], request.app[EXPLAIN], tenant, address)
     facts = await gathering.facts(delivery)
     if facts.slot is None and facts.asked is None and not facts.missing:
-        raise _unknown()
+        raise _unknown(request.app[PARTS].ids.notification_id(tenant, address))
     return bodies.answer(_document(facts, story.tell(facts)))
 
 
@@ -241,8 +242,8 @@ def _document(facts: Facts, told: Story) -> dict[str, Any]:
     }
 
 
-def _unknown() -> Refused:
-    return Refused("", "no such notification, or it is older than what is kept", 404)
+def _unknown(notification_id: str) -> Refused:
+    return Refused("", f"no such notification: {notification_id!r}, or it is older than what is kept", 404)
 
 
 OPERATIONS = (

@@ -49,9 +49,10 @@ async def post(request: web.Request) -> web.Response:
 
 async def get(request: web.Request) -> web.Response:
     tenant = auth.allow(request, Scope.READ)
-    found = await notification_status.find(request.app[PARTS], tenant, request.match_info["id"])
+    notification_id = request.match_info["id"]
+    found = await notification_status.find(request.app[PARTS], tenant, notification_id)
     if found is None:
-        raise Refused("", "no such notification, or it is older than what is kept", 404)
+        raise Refused("", f"no such notification: {notification_id!r}, or it is older than what is kept", 404)
     return bodies.answer(found)
 
 
@@ -60,7 +61,7 @@ async def delete(request: web.Request) -> web.Response:
     parts, notification_id = request.app[PARTS], request.match_info["id"]
     result = await cancellation.cancel(parts, tenant, notification_id, request[trace.TRACE].record_headers())
     if result is None:
-        raise Refused("", "no such notification, or it is older than what can be cancelled", 404)
+        raise Refused("", f"no such notification: {notification_id!r}, or it is older than what can be cancelled", 404)
     return bodies.answer(result, 202)
 
 

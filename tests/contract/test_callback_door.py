@@ -28,7 +28,7 @@ def log() -> MemoryLog:
 async def port(log: MemoryLog) -> AsyncIterator[int]:
     webhooks = StandardWebhooks("gateway", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])
     app = build_app(CallbackParts(log, log, TOPICS, {"gateway": webhooks}, ManualClock()))
-    with serving.bound("127.0.0.1:0") as door:
+    with serving.bound("127.0.0.1:0", "[callbacks] listen") as door:
         async with serving.serving(app, door):
             yield door.getsockname()[1]
 
@@ -74,7 +74,7 @@ async def test_a_bug_of_ours_is_still_told(caplog: pytest.LogCaptureFixture) -> 
 
     app = web.Application()
     app.router.add_post("/v1/callbacks/gateway", fail)
-    with serving.bound("127.0.0.1:0") as door:
+    with serving.bound("127.0.0.1:0", "[callbacks] listen") as door:
         async with serving.serving(app, door):
             assert b" 500 " in await said_to(door.getsockname()[1], b"Content-Length: 0\r\n\r\n")
     assert "Error handling request from 127.0.0.1" in caplog.messages

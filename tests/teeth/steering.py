@@ -57,13 +57,13 @@ PATCHES: tuple[Patch, ...] = (
         new="        return delivery is None and bool(cancelled)",
         test="tests/unit/deploy/test_holds_command.py"
         "::test_what_its_caller_cancelled_waits_no_more_though_it_lies_in_hold_until_its_time",
-        suffers="An operator sees a cancelled message wait, lets it go, and is told that it was ordered; nothing comes.",
+        suffers="An operator sees a cancelled message wait, lets it go, hears that it was ordered, and nothing comes.",
     ),
     Patch(
         name="takes orders after a cancel",
         promise=10,
         file="producers/campaign.py",
-        old='            return "it was cancelled, which cannot be undone"',
+        old='            return f"{self.campaign_id} was cancelled, which cannot be undone"',
         new='            return ""',
         test=_ORDERS + "test_after_a_cancel_nothing_else_can_be_ordered",
         suffers="Somebody resumes a cancelled campaign, is told 202, and waits for mails that never go.",

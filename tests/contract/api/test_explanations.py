@@ -164,12 +164,17 @@ async def test_a_recipient_is_found_by_campaign_and_user(api: Api, client: Clien
     body, text = await told(client, "/v1/campaigns/spring/recipients/u555/explain")
     assert api.address(body["notification_id"]) == keys.recipient_address("spring", 2, 55)
     assert "Asked for as part of the campaign spring" in text and "for user u555." in text
-    assert (await client.get("/v1/campaigns/spring/recipients/nobody/explain")).status == 404
-    assert (await client.get("/v1/campaigns/autumn/recipients/u1/explain")).status == 404
+    for path, why in (
+        ("spring/recipients/nobody", "user: 'nobody' is not in the campaign spring"),
+        ("autumn/recipients/u1", "no such campaign: 'autumn'"),
+    ):
+        answer = await client.get(f"/v1/campaigns/{path}/explain")
+        assert answer.status == 404 and (await answer.json())["detail"].startswith(why)
 
 
 async def test_what_was_never_accepted_has_no_story(api: Api, client: Client) -> None:
     address = api.address(await accepted(client))
     beyond = api.ids.notification_id("default", keys.Address(address.row, address.slot + 1))
     assert (await client.get(f"{PATH}/{beyond}/explain")).status == 404
-    assert (await client.get(f"{PATH}/nonsense/explain")).status == 404
+    unknown = await client.get(f"{PATH}/nonsense/explain")
+    assert unknown.status == 404 and "no such notification: 'nonsense'" in (await unknown.json())["detail"]

@@ -91,6 +91,29 @@ async def test_a_wrong_field_is_refused_by_name(api: Api, client: Client, change
     assert not api.requested()
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"parms": {}},
+            "parms: unknown field; there are template, params, priority, channels, user_id, to, send_at, expires_at, "
+            "force",
+        ),
+        ({"to": {"fax": "1"}}, "to.fax: unknown field; there are email, phone, devices, locale, time_zone"),
+        (
+            {"to": {"devices": [{"token": "t", "platform": "ios", "os": "9"}]}},
+            "to.devices.0.os: unknown field; there are token, platform, id, app, environment, registered_at",
+        ),
+        ({"send_at": {"local": "08:00", "at": 1}}, "send_at: at: unknown field; there are local, date"),
+        ({"template": "nope"}, "template: 'nope' is not known; there are code, news"),
+    ],
+)
+async def test_a_name_that_there_is_not_is_answered_with_those_that_there_are(
+    client: Client, change: dict[str, Any], said: str
+) -> None:
+    assert (await refused(client, CODE | change))["detail"].startswith(said)
+
+
 @pytest.mark.parametrize("field", ["user_id", "template"])
 async def test_a_missing_field_is_refused_by_name(client: Client, field: str) -> None:
     assert (await refused(client, {name: value for name, value in CODE.items() if name != field}))["field"] == field

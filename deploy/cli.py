@@ -61,8 +61,9 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Url = Annotated[str, typer.Option("--url", help="The API; default: the settings' own address.")]
+Reading = Annotated[str, typer.Option("--key", envvar="TIDINGS_API_KEY", help="An API key with the scope read.")]
 Steering = Annotated[
-    str, typer.Option("--key", envvar="TIDINGS_API_KEY", help="An API key with the scope read, campaigns or operate.")
+    str, typer.Option("--key", envvar="TIDINGS_API_KEY", help="An API key with the scope campaigns or operate.")
 ]
 Provider = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name in the settings.")]
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN")]
@@ -319,7 +320,7 @@ def _door(config: Path | None, url: str, key: str) -> Door:
 def campaigns_list(
     config: Config = None,
     url: Url = "",
-    key: Steering = "",
+    key: Reading = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -335,7 +336,7 @@ def campaigns_list(
 
 @campaigns.command("show")
 def campaigns_show(
-    campaign: CampaignId, config: Config = None, url: Url = "", key: Steering = "", as_json: Json = False
+    campaign: CampaignId, config: Config = None, url: Url = "", key: Reading = "", as_json: Json = False
 ) -> None:
     """One campaign: progress, outcomes, what it waits for."""
     from deploy.commands import campaigns as command
@@ -407,7 +408,7 @@ def explain(
     user: Annotated[str, typer.Option(help="With --campaign.")] = "",
     config: Config = None,
     url: Url = "",
-    key: Annotated[str, typer.Option(envvar="TIDINGS_API_KEY", help="An API key with the scope read.")] = "",
+    key: Reading = "",
     as_json: Json = False,
 ) -> None:
     """The whole story of one message in plain words: what was decided, why it waits, what is next."""

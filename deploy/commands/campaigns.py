@@ -56,7 +56,7 @@ class Door:
                 told = await answer.json(content_type=None)
                 if answer.status < 400 and isinstance(told, dict):
                     return told
-                raise Misconfigured(_refusal(answer.status, told))
+                raise Misconfigured(asking.refusal(answer.status, told, self.api, self.key))
         return None
 
 
@@ -136,8 +136,3 @@ def _status(told: Mapping[str, Any]) -> str:
 
 def _path(campaign_id: str) -> str:
     return f"/v1/campaigns/{quote(campaign_id, safe='')}"
-
-
-def _refusal(status: int, told: Any) -> str:
-    why = told.get("detail") or told.get("title") if isinstance(told, dict) else None
-    return str(why or f"the API answered {status}")

@@ -43,29 +43,32 @@ class Report:
 async def load(file: Path, api: str, key: str) -> Report:
     """Puts every user of the file; goes on after a refused one.
 
-    Raises Transient when the API stays away: the same import can simply be run again.
+    Raises Transient when the API stays away: the same import can simply be run again. Misconfigured for a wrong key.
     """
     report = Report()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     lines = _numbered(file)
     async with aiohttp.ClientSession(headers=headers) as client, asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
-            group.create_task(_work(client, api, lines, report))
+            group.create_task(_work(client, api, key, lines, report))
     return report
 
 
-async def _work(client: aiohttp.ClientSession, api: str, lines: Iterator[Line], report: Report) -> None:
+async def _work(client: aiohttp.ClientSession, api: str, key: str, lines: Iterator[Line], report: Report) -> None:
     for number, user in lines:
         if isinstance(user, str):
             report.refuse(number, user)
-        elif why := await _put(client, api, user):
+        elif why := await _put(client, api, key, user):
             report.refuse(number, why)
         else:
             report.stored += 1
 
 
-async def _put(client: aiohttp.ClientSession, api: str, user: dict[str, Any]) -> str:
-    """ "" when stored, else why not. Waits and tries again while the API is unavailable."""
+async def _put(client: aiohttp.ClientSession, api: str, key: str, user: dict[str, Any]) -> str:
+    """ "" when stored, else why not. Waits and tries again while the API is unavailable.
+
+    Raises Misconfigured where no user would be let in with this key.
+    """
     profile = {name: value for name, value in user.items() if name != "user_id"}
     try:
         url = f"{api}/v1/users/{_quoted(user.get('user_id'))}"
@@ -77,7 +80,7 @@ async def _put(client: aiohttp.ClientSession, api: str, user: dict[str, Any]) ->
                 if answer.status < 300:
                     return ""
                 if answer.status not in (429, 503):
-                    return await _why(answer)
+                    return await _why(answer, api, key)
         await asyncio.sleep(min(0.25 * 2**attempt, 5))
     raise Transient(f"{api} did not answer; run the same import again, users already stored stay as they are")
 
@@ -94,12 +97,15 @@ def _quoted(user_id: object) -> str:
         raise ValueError("holds half a character, which no UTF-8 has") from None
 
 
-async def _why(answer: aiohttp.ClientResponse) -> str:
+async def _why(answer: aiohttp.ClientResponse, api: str, key: str) -> str:
     try:
         problem = await answer.json(content_type=None)
-        return str(problem.get("detail") or problem.get("title") or answer.status)
-    except (ValueError, AttributeError):
-        return str(answer.status)
+    except ValueError:
+        problem = None
+    why = asking.refusal(answer.status, problem, api, key)
+    if answer.status in (asking.UNAUTHORIZED, asking.FORBIDDEN):
+        raise Misconfigured(why)
+    return why
 
 
 def _numbered(file: Path) -> Iterator[Line]:

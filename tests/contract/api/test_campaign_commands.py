@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -25,7 +26,7 @@ NEWS: dict[str, Any] = {"campaign_id": "spring", "template": "news", "recipients
 @pytest.fixture
 async def said(api: Api) -> AsyncIterator[Said]:
     """What a command prints; its exception when it fails. The API holds the campaign "spring"."""
-    api.with_keys(api_key("secret", "default", *Scope))
+    api.with_keys(api_key("secret", "default", *Scope), *(api_key(scope, "default", scope) for scope in Scope))
     await api.parts.campaigns.open(api.log)
     key = {"Authorization": "Bearer secret"}
     async with TestClient(TestServer(build_app(api.parts)), headers=key) as client:
@@ -67,7 +68,7 @@ async def test_people_get_a_list_and_a_sheet(said: Said) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["pause", "nobody"], "no such campaign"),
+        (["pause", "nobody"], "no such campaign: 'nobody', or it ended too long ago"),
         (["pace", "spring", "0"], "greater than or equal to 1"),
         (["pace", "spring", "fast"], "'fast' is no pace"),
     ],
@@ -79,10 +80,36 @@ async def test_a_refusal_is_told_in_words(said: Said, words: list[str], why: str
 
 async def test_a_resume_after_a_cancel_and_a_wrong_key_are_refused(said: Said) -> None:
     await said("cancel", "spring")
-    with pytest.raises(Misconfigured, match="cannot be undone"):
+    with pytest.raises(Misconfigured, match="spring was cancelled, which cannot be undone"):
         await said("resume", "spring")
-    with pytest.raises(Misconfigured, match="API key"):
-        await said("list", key="wrong")
+    for key, why in (("wrong", "knows no such API key"), ("", "wants an API key")):
+        with pytest.raises(Misconfigured, match=f"{why}: give one with --key or in TIDINGS_API_KEY"):
+            await said("list", key=key)
+
+
+VERBS = {
+    "list": ["list"],
+    "show": ["show", "spring"],
+    "pause": ["pause", "spring"],
+    "resume": ["resume", "spring"],
+    "cancel": ["cancel", "spring"],
+    "pace": ["pace", "spring", "20"],
+    "weight": ["weight", "spring", "5"],
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_the_help_of_each_verb_names_the_scopes_that_it_wants_and_no_other(said: Said, verb: str) -> None:
+    printed = CliRunner().invoke(cli.app, ["campaigns", verb, "--help"], env={"COLUMNS": "200"}).stdout
+    named = re.findall(r"[a-z]+", printed.partition("An API key with the scope ")[2].partition(".")[0])
+    scopes = [scope for scope in Scope if scope in named]
+    assert scopes
+    for scope in Scope:
+        if scope in scopes:
+            assert "spring" in await said(*VERBS[verb], key=scope)
+        else:
+            with pytest.raises(Misconfigured, match=r"^this key lacks the scope '.*; give one with --key"):
+                await said(*VERBS[verb], key=scope)
 
 
 async def test_an_order_is_given_again_while_the_api_has_no_log_and_who_gave_it_hears_so(

@@ -85,3 +85,20 @@ async def test_an_answer_that_is_cut_off_is_asked_for_again(monkeypatch: pytest.
     async with saying(CUT_OFF) as url:
         told = await complaint(list_campaigns, url, tmp_path)
     assert isinstance(told, Transient) and str(told).startswith(f"{url} did not answer")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (b"401 Unauthorized", "wants an API key: give one with --key or in TIDINGS_API_KEY"),
+        (b"403 Forbidden", "this key lacks the scope 'users'; give one with --key or in TIDINGS_API_KEY"),
+    ],
+)
+async def test_a_key_that_opens_nothing_is_told_once_and_not_for_each_line(
+    tmp_path: Path, status: bytes, why: str
+) -> None:
+    told = b'{"field": "Authorization", "detail": "Authorization: this key lacks the scope \'users\'"}'
+    answer = b"HTTP/1.1 %b\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n\r\n%b"
+    async with saying(answer % (status, len(told), told)) as url:
+        complained = await complaint(import_users, url, tmp_path)
+    assert isinstance(complained, Misconfigured) and why in str(complained)

@@ -1,4 +1,8 @@
-"""What was sent to a person lately, for support: newest first, 100 entries, 30 days."""
+"""What senders did for a person lately, for support: newest first, 100 entries, 30 days.
+
+An entry is written when a sender is done with a delivery, and never again: what a provider reports of it later is told
+by the notification itself.
+"""
 
 from __future__ import annotations
 
@@ -42,5 +46,12 @@ def _document(entry: timeline.Entry) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    openapi.Operation("get", PATH, "What was sent to this user lately", Scope.READ, answers={200: "newest first"}),
+    openapi.Operation(
+        "get",
+        PATH,
+        "What senders did for this user lately: the state is the one they left (sent, failed, ...); what a provider "
+        "reports later (delivered, bounced, ...) is told by /v1/notifications/{id}",
+        Scope.READ,
+        answers={200: "newest first, 100 at most, of 30 days"},
+    ),
 )

@@ -216,6 +216,12 @@ async def test_every_operation_is_described(client: Client) -> None:
     assert "/v1/users/{id}/inbox/stream" in document["paths"]
 
 
+async def test_who_reads_a_users_list_is_told_where_reports_of_providers_stand(client: Client) -> None:
+    _, document = await call(client, "GET", "/openapi.json")
+    summary = document["paths"]["/v1/users/{id}/notifications"]["get"]["summary"]
+    assert summary.endswith("what a provider reports later (delivered, bounced, ...) is told by /v1/notifications/{id}")
+
+
 async def test_everybody_who_can_be_sent_to_can_be_read_changed_and_erased_whatever_the_id_holds(
     client: Client,
 ) -> None:

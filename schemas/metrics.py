@@ -88,7 +88,12 @@ OVER_BUDGET = _counter(
     "retries_over_budget", "Retries moved to a longer tier because the retry budget was used up", "provider"
 )
 TAKEOVERS = _counter("takeovers", "Claims taken over from a worker whose lease ran out", "lane")
-POSSIBLE_DUPLICATES = _counter("possible_duplicates", "Calls that may have repeated an earlier one", "channel", "cause")
+POSSIBLE_DUPLICATES = _counter(
+    "possible_duplicates",
+    "Calls that may have repeated an earlier one; claim_lost: seen only as both were told as sent",
+    "channel",
+    "cause",
+)
 CALLS_WITHOUT_REDIS = _counter(
     "calls_without_redis", "Calls made while Redis was away, by what was known of opt-outs", "channel", "opt_outs"
 )

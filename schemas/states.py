@@ -87,7 +87,9 @@ class Delivery(NamedTuple):
     """All that is kept of one delivery.
 
     settled: the newest call or end; in one generation a call beats an end. wait is there only while it is of a
-    newer generation than what is settled. delivered, bounced, doubled: one bit per call (see *_BITS).
+    newer generation than what is settled. delivered, bounced, doubled: one bit per call (see *_BITS). A call is doubled
+    when it was told so, when it was accepted at two different times (its claim was lost, and it was made again under
+    the same number), and when it was accepted and a newer call or generation followed.
     sent: some call was accepted by a provider. calls: highest call number heard of.
     """
 
@@ -145,19 +147,25 @@ def _told(
 
 def join(one: Delivery, other: Delivery) -> Delivery:
     """What both know together: the least upper bound."""
-    wait, settled = one.wait, one.settled
+    wait, settled, repeated = one.wait, one.settled, 0
     if other.wait is not None and (wait is None or other.wait > wait):
         wait = other.wait
     if other.settled is not None:
-        settled = other.settled if settled is None else _settle(settled, other.settled)
+        if settled is None:
+            settled = other.settled
+        elif settled != other.settled:
+            repeated = _repeated(settled, other.settled)
+            settled = _settle(settled, other.settled)
     if wait is not None and settled is not None:
+        if wait.generation > settled.generation:
+            repeated |= _accepted(settled)
         wait, settled = _redriven(wait, settled)
     return Delivery(
         wait,
         settled,
         one.delivered | other.delivered,
         one.bounced | other.bounced,
-        one.doubled | other.doubled,
+        one.doubled | other.doubled | repeated,
         one.sent or other.sent,
         one.complained or other.complained,
         one.calls if one.calls > other.calls else other.calls,
@@ -288,6 +296,29 @@ def _settle(one: Call | End, other: Call | End) -> Call | End:
     if one.call != other.call:
         return one if one.call > other.call else other
     return _same_call(one, other)
+
+
+def _repeated(one: Call | End, other: Call | End) -> int:
+    """The bit of the call that was made once more, or behind which another one was; 0 for none.
+
+    The older one's is set as soon as a newer one is known, whether or not it was accepted twice: later nobody could
+    tell, and what is known must not depend on the order in which it was told.
+    """
+    if isinstance(one, Call) and isinstance(other, Call) and _number(one) == _number(other):
+        return _accepted(one) if other.sent_at_ms and one.sent_at_ms != other.sent_at_ms else 0
+    older = one if _settle(one, other) is other else other
+    return _accepted(older)
+
+
+def _accepted(settled: Call | End) -> int:
+    """The bit of this call among the doubled, if a provider is known to have accepted it."""
+    if isinstance(settled, End) or not settled.sent_at_ms:
+        return 0
+    return 1 << _bit(settled.generation, settled.call, DOUBLED_BITS)
+
+
+def _number(call: Call) -> tuple[int, int]:
+    return call.generation, call.call
 
 
 def _same_call(one: Call, other: Call) -> Call:

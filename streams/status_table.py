@@ -266,6 +266,8 @@ class _Work:
         if not (event.provider or event.detail):
             return
         name = slots.name_of(after, event)
+        if event.kind is EventKind.SENT:
+            _count_repeats(name, before, after)
         if self.tally is not None:
             self.tally.note(event, name, before, after)
         if self.row.campaign:
@@ -286,6 +288,14 @@ class _Work:
         if changed:
             self.row.touched_ms = max(self.row.touched_ms, self.touched_ms)
         return changed
+
+
+def _count_repeats(name: str, before: Slot, after: Slot) -> None:
+    """Of an acceptance: the calls that only it shows to have been made twice. Nobody knew it who made them."""
+    known, parts = before.deliveries.get(name), after.deliveries.get(name)
+    if known is not None and parts is not None and parts.doubled != known.doubled:
+        new = (parts.doubled & ~known.doubled).bit_count()
+        metrics.POSSIBLE_DUPLICATES.labels(name.partition("/")[0], "claim_lost").inc(new)
 
 
 OpenRow = Callable[[StatusBatch, int, bytes, bytes | None], _Work]

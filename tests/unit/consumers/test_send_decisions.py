@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from consumers.breaker import Gate, State
 from consumers.claims import Bid, Entry, bid_for
-from schemas import keys, stores
+from schemas import keys, states, stores
 from schemas.errors import Misconfigured
 from schemas.messages import CampaignOrder, Channel, Delivery, Device
 from schemas.outcomes import Kind, Outcome
@@ -299,6 +299,35 @@ class TestClaims:
         (answer,) = await bench.send(deliveries.single())
         assert shown(answer) == [("possible_duplicate", ""), ("sent", "")]
 
+    async def test_what_is_sent_again_once_redis_has_lost_the_claim_is_counted(self, bench: SenderBench) -> None:
+        """Its status was told and its record not committed: an older one below it still waited."""
+        told = [*(await bench.send(deliveries.single())), *(await bench.send(deliveries.single()))]
+        assert doubted(told) == 0, "a copy of the record says the same"
+        bench.claims.entries.clear()
+        bench.clock.advance(60_000)
+        told += await bench.send(deliveries.single())
+        assert len(bench.provider.calls) == 2 and doubted(told) == 1
+
+    async def test_a_verdict_told_again_from_its_claim_is_no_second_call(self, bench: SenderBench) -> None:
+        """One sender after the other dies between the log and the mark that it has the verdict."""
+        await bench.die(deliveries.single(), "after_settle")
+        settled = dict(bench.claims.entries)
+        (first,) = await bench.send(deliveries.single())
+        bench.claims.entries.update(settled)
+        bench.clock.advance(60_000)
+        (again,) = await bench.send(deliveries.single())
+        assert shown(first) == [("sent", "")] and events(again) == events(first)
+        assert doubted([first, again]) == 0 and len(bench.provider.calls) == 1
+
+    async def test_what_is_sent_again_after_a_lost_claim_and_a_refusal_is_counted(self, bench: SenderBench) -> None:
+        """The copy's own first call fails, so the second acceptance bears another number than the first."""
+        told = await bench.send(deliveries.single())
+        bench.claims.entries.clear()
+        bench.provider.script = [Outcome(Kind.RETRY)]
+        told += await bench.send(deliveries.single())
+        told += await bench.send(next_delivery(done(told[-1]).publish[0]))
+        assert len(bench.provider.calls) == 3 and doubted(told) == 1
+
     async def test_a_verdict_that_comes_after_a_takeover_starts_no_second_chain_of_retries(
         self, bench: SenderBench
     ) -> None:
@@ -426,3 +455,12 @@ class TestBreaker:
         assert [shown(answer) for answer in answers[:2]] == [[("sent", "")]] * 2
         assert [deferred_ms(answer, bench.clock) for answer in answers[2:]] == [2_000] * 3
         assert bench.breaker.noted == [("done", True)] * 2
+
+
+def doubted(answers: Iterable[Answer]) -> int:
+    """The possible duplicates that a row makes of their events."""
+    known = states.UNTOUCHED
+    for answer in answers:
+        for event in events(answer):
+            known = states.with_event(known, event, states.KIND_CODES[event.kind], True)
+    return states.shown(known).possible_duplicates

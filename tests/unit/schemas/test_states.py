@@ -152,6 +152,43 @@ def test_possible_duplicates_are_counted_once_per_call() -> None:
     assert states.shown(merged(*calls)).possible_duplicates == 3
 
 
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([event(E.SENT), event(E.SENT)], 0, id="one acceptance told twice"),
+        pytest.param([event(E.SENT), event(E.SENT, at_ms=T + 4_000)], 1, id="accepted again under the same number"),
+        pytest.param([event(E.SENT, at_ms=T + ms) for ms in (0, 4_000, 9_000)], 1, id="each call counts once"),
+        pytest.param([event(E.SENT), event(E.SENT, at_ms=T + 9, call=2)], 1, id="accepted again as the next call"),
+        pytest.param(
+            [event(E.SENT), event(E.SENT, at_ms=T + 4_000), event(E.SENT, at_ms=T + 9_000, call=2)],
+            1,
+            id="twice, and then the next call",
+        ),
+        pytest.param(
+            [event(E.SENT), event(E.SENT, call=2), event(E.SENT, at_ms=T + 9_000, call=2)], 2, id="each of two calls"
+        ),
+        pytest.param(
+            [event(E.POSSIBLE_DUPLICATE), event(E.SENT), event(E.SENT, call=2)], 1, id="told already, by who took over"
+        ),
+        pytest.param([event(E.SENT), event(E.RETRYING, hop=1), event(E.DELIVERED)], 0, id="a copy that was not sent"),
+        pytest.param([event(E.DELIVERED), event(E.SENT, at_ms=T + 4_000)], 0, id="a report is no acceptance"),
+        pytest.param([event(E.UNCONFIRMED), event(E.SENT, call=2)], 0, id="nobody knows of the first"),
+        pytest.param([event(E.SENT), event(E.SENT, generation=1)], 1, id="redriven although it was accepted"),
+        pytest.param([event(E.SENT), event(E.QUEUED, generation=1, hop=1), event(E.SENT)], 1, id="while that waits"),
+    ],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_call_that_was_accepted_twice_is_a_possible_duplicate(
+    events: list[StatusEvent], expected: int, exact: bool
+) -> None:
+    """Redis had lost the claim, so the second sender knew nothing of the first: in every order, and told twice."""
+    for order in permutations(events):
+        known = states.UNTOUCHED
+        for one in (*order, *order):
+            known = states.with_event(known, one, states.KIND_CODES[one.kind], exact)
+        assert states.shown(known).possible_duplicates == expected
+
+
 def test_the_first_of_two_ends_is_the_reason_people_see() -> None:
     late = event(E.FAILED, at_ms=T + 5, reason=Reason.TOO_OLD)
     early = event(E.SUPPRESSED, reason=Reason.OPTED_OUT, detail="by the user")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import codec, keys, slots
+from schemas import codec, keys, metrics, slots
 from schemas.errors import Refused
 from schemas.messages import EventKind, StatusBatch, StatusEvent
 from schemas.reasons import Reason
@@ -66,6 +66,28 @@ async def test_a_single_keeps_its_provider_for_later_records(road: StatusRoad) -
         ("delivered", "gateway", None),
     ]
     assert await road.counts() == {}
+
+
+async def test_an_acceptance_that_shows_a_repeat_counts_for_its_campaign_and_in_the_metrics(road: StatusRoad) -> None:
+    counter = metrics.POSSIBLE_DUPLICATES.labels("email", "claim_lost")
+    before = counter._value.get()
+    sent = event(E.SENT, provider="gateway")
+    await road.write(batch(planned("email"), sent, sent), batch(replace(sent, at_ms=START_MS + 60_000)), batch(sent))
+    for _ in range(2):
+        await road.read()
+        assert (await road.counts())["default/spring:0"].possible_duplicates == 1
+        assert road.public()[-1].possible_duplicates == 1
+        assert counter._value.get() == before + 1
+
+
+async def test_a_doubt_that_was_told_is_not_counted_again_as_its_late_acceptance_comes(road: StatusRoad) -> None:
+    counter = metrics.POSSIBLE_DUPLICATES.labels("email", "claim_lost")
+    before = counter._value.get()
+    late, sent = event(E.SENT, provider="gateway"), event(E.SENT, call=2, at_ms=START_MS + 9_000, provider="gateway")
+    await road.write(batch(planned("email"), event(E.POSSIBLE_DUPLICATE, call=1), sent), batch(late))
+    await road.read()
+    assert (await road.counts())["default/spring:0"].possible_duplicates == 1
+    assert counter._value.get() == before
 
 
 async def test_reading_everything_again_writes_and_tells_nothing(road: StatusRoad) -> None:

@@ -156,7 +156,9 @@ def _left_open(sending: Sending, found: Verdict | Wait) -> Verdict | Wait:
         return found
     if sending.known_policy().on_unknown is OnUnknown.RISK_LOSS:
         return Verdict(EventKind.UNCONFIRMED, found.at_ms, Reason.UNKNOWN_OUTCOME)
-    if sending.lapsed_now:  # those before were counted when they were taken over
+    # Those before were counted when they were taken over, and the last one when it went into hold before: whatever
+    # comes out of there bears the number behind it.
+    if sending.lapsed_now and sending.bid.record_call < sending.lapsed.stop:
         metrics.POSSIBLE_DUPLICATES.labels(sending.delivery.channel, "takeover").inc()
     return found
 

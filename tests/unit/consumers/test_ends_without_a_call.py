@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from consumers.breaker import CLOSED, Gate, State
 from consumers.claims import Bid, Entry
-from schemas import stores
-from schemas.messages import CampaignOrder, Channel
+from schemas import codec, metrics, stores
+from schemas.messages import CampaignOrder, Channel, Held
 from schemas.outcomes import Kind, Outcome
 from schemas.policies import OnUnknown
 from schemas.records import Done
@@ -193,6 +194,39 @@ class TestCallsInDoubt:
         (answer,) = await bench.send(held)
         assert shown(answer) == [("unconfirmed", ""), ("suppressed", "no_address")]
         assert [event.call for event in events(answer)] == [1, 1]
+
+    async def test_each_is_counted_once_however_often_the_delivery_is_held_before_it_is_sent(
+        self, bench: SenderBench
+    ) -> None:
+        counter = metrics.POSSIBLE_DUPLICATES.labels("sms", "takeover")
+        before = counter._value.get()
+        bench.people.write("42", REACHED)
+        held = deliveries.recipient()
+        await bench.die(held, "after_send")
+        bench.orders["default", "spring"] = CampaignOrder.PAUSED
+        for _ in range(3):
+            (answer,) = await bench.send(held)
+            assert shown(answer) == [("possible_duplicate", ""), ("held", "campaign_paused")]
+            later = codec.decode(done(answer).publish[0].value, Held).delivery
+            assert later is not None
+            held = later
+        bench.orders.clear()
+        (answer,) = await bench.send(held)
+        assert shown(answer) == [("sent", "")] and len(bench.provider.calls) == 2
+        assert counter._value.get() == before + 1
+
+    async def test_each_is_counted_once_when_it_is_taken_over_behind_a_tier(self, bench: SenderBench) -> None:
+        counter = metrics.POSSIBLE_DUPLICATES.labels("sms", "takeover")
+        before = counter._value.get()
+        bench.people.write("42", REACHED)
+        await bench.die(deliveries.single(), "after_send")
+        bench.breaker.state = State(Gate.OPEN, 60_000)
+        (answer,) = await bench.send(deliveries.single())
+        assert shown(answer) == [("possible_duplicate", ""), ("retrying", "provider_down")]
+        bench.breaker.state = CLOSED
+        (answer,) = await bench.send(next_delivery(done(answer).publish[0]))
+        assert shown(answer) == [("possible_duplicate", ""), ("sent", "")]
+        assert counter._value.get() == before + 1
 
     async def test_also_when_the_next_worker_gave_the_claim_back(self, bench: SenderBench) -> None:
         bench.people.write("42", REACHED)

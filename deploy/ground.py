@@ -89,17 +89,19 @@ class Ground:
         """Round trips to Redis for one store; timeout_s bounds each."""
         return RedisTrips(self.redis, store, timeout_s)
 
-    def needs_redis(self) -> None:
+    def needs_redis(self) -> surroundings.RedisInSight:
         """From now on the process is ready only while Redis can be trusted; `/metrics` tells as well."""
         sight = surroundings.RedisInSight(self.trips("health"), self.epoch)
         self.health.needs(lambda: sight.trusted, surroundings.REDIS_TRUSTED)
         self._beside(sight.run())
+        return sight
 
-    def needs_log(self, reader: KafkaLogReader) -> None:
+    def needs_log(self, reader: KafkaLogReader) -> surroundings.LogInSight:
         """Likewise the log; for processes without an engine, which sees that by itself."""
         sight = surroundings.LogInSight(reader, self.topics.status)
         self.health.needs(lambda: sight.answers, surroundings.LOG_ANSWERS)
         self._beside(sight.run())
+        return sight
 
     def inbox(self) -> RedisInbox:
         made = RedisInbox(self.trips("inbox"), lambda: RedisLine(self.redis, "inbox"), self.epoch, self.clock)

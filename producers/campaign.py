@@ -148,14 +148,19 @@ class Campaign:
             return self.orders.weight
         return self.requested.weight if self.requested is not None else 1
 
-    def waits_for(self, now_ms: int) -> WaitsFor | str | None:
-        """What a campaign that does not move waits for; None while it moves, or when nobody knows."""
+    def waits_for(self, now_ms: int, away: WaitsFor | None = None) -> WaitsFor | str | None:
+        """What a campaign that does not move waits for; None while it moves, or when nobody knows.
+
+        away: what every campaign waits for now, whatever was last told of this one.
+        """
         match self.status(now_ms):
             case CampaignStatus.PAUSED:
                 return WaitsFor.RESUME
             case CampaignStatus.SCHEDULED:
                 return WaitsFor.START
         told = self.state.waits_for if self.state is not None and not self.finished_at_ms else None
+        if away is not None and not self.finished_at_ms and told != WaitsFor.HOLD:
+            return away
         return None if told in (WaitsFor.RESUME, WaitsFor.START) else told
 
     def stalled_since_ms(self, now_ms: int) -> int | None:

@@ -18,6 +18,8 @@ class WaitsFor(StrEnum):
     """start: its time has not come. resume: it is paused. hold: all that is left was put off (quiet hours, local
     start times). provider: none that it could use is usable. fan_out: pages that were let go got no plan.
     senders: deliveries in lanes or tiers are not finished. room: its lanes are full of others, or its own pace is slow.
+    log, redis: nothing is begun while these do not answer; said by the API alone, as dispatch cannot write then, or
+    does not know.
     """
 
     START = "start"
@@ -27,6 +29,8 @@ class WaitsFor(StrEnum):
     FAN_OUT = "fan_out"
     SENDERS = "senders"
     ROOM = "room"
+    LOG = "log"
+    REDIS = "redis"
 
 
 WANTED = frozenset({WaitsFor.START, WaitsFor.RESUME, WaitsFor.HOLD})

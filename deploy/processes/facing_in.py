@@ -14,6 +14,7 @@ from deploy.ground import Ground
 from deploy.processes import shared
 from deploy.serving import serve
 from deploy.settings import Settings
+from deploy.surroundings import LogInSight, RedisInSight
 from producers import auth, campaign_view, idempotency
 from producers.api import app as api_app
 from producers.api import explanations, people, suppressions, user_notifications, users
@@ -24,6 +25,7 @@ from producers.explaining.history import History
 from schemas.gaps import Gap
 from schemas.messages import Channel
 from schemas.records import Publisher
+from schemas.standstill import WaitsFor
 from streams.log_reader import KafkaLogReader
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
@@ -33,8 +35,9 @@ async def api(settings: Settings, gap: Gap | None = None) -> None:
     """The HTTP API. It accepts nothing that no sender could put into words."""
     templates.check(settings.templates.path)
     async with grounds.opened(settings, gap) as ground:
-        ground.needs_redis()  # for its numbers: requests are accepted without Redis
         publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()
+        # For its numbers and its answers: requests are accepted without Redis.
+        redis, log = ground.needs_redis(), ground.needs_log(ground.log_reader())
         campaigns = campaign_view.CampaignView(ground.topics, ground.clock)
         await campaigns.open(tails)
         parts = ApiParts(
@@ -56,6 +59,7 @@ async def api(settings: Settings, gap: Gap | None = None) -> None:
             policies=ground.policies,
             clock=ground.clock,
             random_bytes=secrets.token_bytes,
+            away=lambda: _away(log, redis),
             gap=ground.gap,
         )
         app = api_app.build_app(parts)
@@ -78,6 +82,13 @@ async def callbacks(settings: Settings, gap: Gap | None = None) -> None:
             ground.publisher(FAST_MS), ground.log_reader(), ground.topics, verifiers, ground.clock, ground.gap
         )
         await serve(server.build_app(parts), settings.callbacks.listen, "[callbacks] listen")
+
+
+def _away(log: LogInSight, redis: RedisInSight) -> WaitsFor | None:
+    """What everything waits for now."""
+    if not log.answers:
+        return WaitsFor.LOG
+    return None if redis.trusted else WaitsFor.REDIS
 
 
 def _people(ground: Ground, publisher: Publisher) -> people.PeopleParts:

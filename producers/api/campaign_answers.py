@@ -54,7 +54,7 @@ def campaign_answer(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
         "weight": campaign.weight,
         "ends_about": _instant(ends_ms),
         "finished_at": _instant(campaign.finished_at_ms),
-        "waits_for": campaign.waits_for(now_ms),
+        "waits_for": campaign.waits_for(now_ms, parts.away()),
         "stalled_since": _instant(campaign.stalled_since_ms(now_ms)),
     }
 

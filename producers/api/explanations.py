@@ -6,7 +6,7 @@ A source that is away leaves a gap that is named; it never makes the others sile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from schemas.backstage import Backstage
 from schemas.errors import Poison, Refused, Transient
 from schemas.keys import Address
 from schemas.messages import Channel, Priority
+from schemas.standstill import WaitsFor
 from schemas.stores import ProfileWrites, SlotView
 
 T = TypeVar("T")
@@ -105,12 +106,14 @@ class _Gathering:
 
     async def facts(self, delivery: str) -> Facts:
         parts, now_ms = self._parts, self._parts.clock.now_ms()
+        if parts.away() is WaitsFor.LOG:
+            self._missing[Source.LOG] = "it does not answer"
         asked, slot = await asyncio.gather(
-            self._got(Source.ACCEPTED, accepted_records.at(parts, self._tenant, self._address), None),
+            self._logged(Source.ACCEPTED, lambda: accepted_records.at(parts, self._tenant, self._address), None),
             self._got(Source.ROW, parts.reads.slot(self._tenant, self._address), None),
         )
         known = None if asked is None else _asked(asked)
-        told = await self._got(Source.HISTORY, self._history(known, slot, now_ms), NOTHING_TOLD)
+        told = await self._logged(Source.HISTORY, lambda: self._history(known, slot, now_ms), NOTHING_TOLD)
         if Source.ROW in self._missing and told.is_whole and told.events:
             slot = _by_events(told)
         template = known.template if known is not None else slot.template if slot is not None else ""
@@ -145,6 +148,13 @@ class _Gathering:
         except (Transient, Poison) as error:
             self._missing.setdefault(source, str(error).partition(": ")[0].rstrip("."))
             return otherwise
+
+    async def _logged(self, source: Source, ask: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        """What the log says; while it is known to be away nobody waits for it."""
+        if Source.LOG in self._missing:
+            self._missing.setdefault(source, self._missing[Source.LOG])
+            return otherwise
+        return await self._got(source, ask(), otherwise)
 
     async def _history(self, asked: Asked | None, slot: SlotView | None, now_ms: int) -> Told:
         since_ms = asked.at_ms if asked is not None else slot.accepted_at_ms if slot is not None else now_ms

@@ -13,6 +13,7 @@ from schemas.gaps import Gap
 from schemas.keys import Ids
 from schemas.policies import Policies
 from schemas.records import LogReader, Publisher
+from schemas.standstill import WaitsFor
 from schemas.stores import Cancellations, StatusReads
 from schemas.topics import Topics
 
@@ -36,7 +37,7 @@ class EntryLogs:
 class ApiParts:
     """random_bytes: of chance, for request and trace ids. limits: what the door lets through.
 
-    gap: see `schemas/gaps.py`.
+    away: the log or Redis, while it does not answer; the log where neither does. gap: see `schemas/gaps.py`.
     """
 
     publisher: Publisher
@@ -53,6 +54,7 @@ class ApiParts:
     clock: Clock
     random_bytes: Callable[[int], bytes]
     limits: requests.Limits = field(default_factory=requests.Limits)
+    away: Callable[[], WaitsFor | None] = lambda: None
     gap: Gap | None = None
 
 

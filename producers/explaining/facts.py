@@ -28,6 +28,7 @@ class Source(StrEnum):
     ROW = "the status row"
     HISTORY = "the log of events"
     REDIS = "Redis"
+    LOG = "the log"
     CAMPAIGN = "the campaign"
 
 

@@ -224,7 +224,9 @@ def _next(facts: Facts, one: DeliveryView, claim: ClaimView | None) -> Iterator[
     if one.state == EventKind.RETRYING or one.calls:
         yield _tries(facts, one, claim)
     yield from _provider_trouble(facts, one)
-    if facts.lacks(Source.REDIS):
+    if facts.lacks(Source.LOG):
+        yield words.LOG_AWAY
+    elif facts.lacks(Source.REDIS):
         yield words.REDIS_AWAY_SENDS if _goes_alone(facts) else words.REDIS_AWAY
     left = _fallback_left(facts)
     if left and not _expires_first(facts, one):
@@ -302,7 +304,9 @@ def _provider_trouble(facts: Facts, one: DeliveryView) -> Iterator[str]:
 def _whole(facts: Facts) -> Iterator[str]:
     """What is next for a notification that has no deliveries yet, and what its campaign does."""
     slot = facts.slot
-    if slot is None and (facts.is_untouched() or not facts.lacks(Source.ROW)):
+    if facts.lacks(Source.LOG) and (slot is None or (not slot.deliveries and slot.status in WAITS)):
+        yield words.LOG_AWAY
+    elif slot is None and (facts.is_untouched() or not facts.lacks(Source.ROW)):
         if facts.lacks(Source.REDIS):
             yield words.REDIS_AWAY_WAITS if _goes_alone(facts) else words.REDIS_AWAY
         yield words.PAGE_NOT_RELEASED if facts.campaign is not None else words.NOT_READ_YET

@@ -270,6 +270,7 @@ RATHER_NOT_TWICE = "The template would rather lose a message than send it twice,
 IN_INBOX = "It lies in the inbox of the app since {at}."
 IN_INBOX_SHORT = "It was put into the person's inbox in the app."
 NO_WORD_SHORT = "It was sent: the provider accepted it, and no report came in time of whether it arrived."
+LOG_AWAY = "Nothing new is sent while the log (Kafka) does not answer; everything waits and goes on by itself."
 REDIS_AWAY = "Nothing is sent while Redis cannot be used; everything waits and goes on by itself."
 REDIS_AWAY_WAITS = (
     "This template is sent all the same while Redis cannot be used, but nobody read this person in the last minutes "

@@ -37,6 +37,7 @@ BACK_WITHIN_S = 60.0
 CODE_WITHIN_S = 15.0
 """What a person waits for a login code, on a machine that does much else; Redis must be away for 2 s of it first."""
 NOT_NOW = "Nothing is sent while Redis cannot be used"
+NO_LOG = "The log could not be read: it does not answer."
 REDIS, LOG = surroundings.REDIS_TRUSTED, surroundings.LOG_ANSWERS
 NEEDS_REDIS = (
     "route-requests",
@@ -87,7 +88,7 @@ async def test_a_minute_without_redis_delays_and_loses_nothing(world: World, sta
         assert (await world.ledger(PUSH))["calls"] == before, "somebody was called without a look at their wishes"
         assert asked[0].status == 202 and asked[0].headers["Idempotency-Checked"] == "false"
         assert NOT_NOW in await world.explained(asked[0].body["notification_id"])
-        await world.until_told(sent.campaign, lambda told: told["waits_for"] is not None, "says what it waits for")
+        await world.until_told(sent.campaign, lambda told: told["waits_for"] == "redis", "says that it waits for Redis")
         stack.start_redis()
         await until_all_work(world)
     await sent.all_arrived()
@@ -121,6 +122,7 @@ async def test_a_broker_away_for_longer_than_a_write_may_take_delays_and_loses_n
 ) -> None:
     """K08, K28."""
     async with traffic(world) as sent:
+        [known] = [answer.body["notification_id"] for answer in await sent.more_singles(1)]
         stack.kill_kafka()
         gone_s = time.monotonic()
         for role in NEEDS_LOG:
@@ -128,6 +130,8 @@ async def test_a_broker_away_for_longer_than_a_write_may_take_delays_and_loses_n
             assert (await world.numbers(role))["tidings_log_down"] == 1
         refused = await sent.more_singles(1)
         assert [answer.status for answer in refused] == [503], "only what is in the log is accepted"
+        await world.until_told(sent.campaign, lambda told: told["waits_for"] == "log", "says that it waits for the log")
+        assert NO_LOG in await world.explained(known)
         await asyncio.sleep(max(0.0, gone_s + BROKER_AWAY_S - time.monotonic()))
         stack.start_kafka()
         await until_all_work(world)

@@ -13,6 +13,7 @@ from schemas import codec, keys, messages
 from schemas.messages import Channel
 from schemas.policies import MessageClass, Policies, TemplatePolicy
 from schemas.records import Outgoing
+from schemas.standstill import WaitsFor
 from schemas.topics import Topics
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_log import MemoryLog
@@ -43,6 +44,7 @@ class Api:
     reads: MemoryReads = field(default_factory=MemoryReads)
     cancellations: MemoryCancellations = field(default_factory=MemoryCancellations)
     ids: keys.Ids = field(default_factory=lambda: keys.Ids(b"secret of the tests"))
+    away: WaitsFor | None = None
     log: MemoryLog = field(init=False)
     parts: ApiParts = field(init=False)
 
@@ -63,6 +65,7 @@ class Api:
             clock=self.clock,
             random_bytes=random.Random(7).randbytes,
             limits=requests.Limits(),
+            away=lambda: self.away,
         )
 
     def with_keys(self, *configured: auth.ApiKey) -> None:

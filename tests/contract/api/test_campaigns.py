@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,7 @@ from aiohttp.test_utils import TestClient
 from schemas import codec, keys, messages
 from schemas.messages import CampaignStatus
 from schemas.records import Outgoing
+from schemas.standstill import WaitsFor
 from schemas.topics import HEADERS_MAX_BYTES
 from streams.page_records import MOST_BYTES
 from tests.doubles.api import Api
@@ -286,6 +288,13 @@ def progress(partition: int, version: int, finished: int, **outcomes: int) -> me
     )
 
 
+def state(status: CampaignStatus, version: int, **more: Any) -> messages.CampaignState:
+    base = messages.CampaignState(
+        "default", "spring", "news", status, 3, 3, 0, 0, 0, {}, {}, 0, 1, version, 1, None, 1,
+    )  # fmt: skip
+    return replace(base, **more)
+
+
 async def write(api: Api, topic: str, *values: messages.Message) -> None:
     await api.log.publish([Outgoing(topic, b"default/spring", codec.encode(value)) for value in values])
 
@@ -300,6 +309,33 @@ async def test_counts_are_the_sums_of_the_newest_vectors(api: Api, client: Clien
     assert body["outcomes"] == {"delivered": 1, "suppressed": 1, "sent": 1}
     assert body["reasons"] == {"opted_out": 1}
     assert body["possible_duplicates"] == 2
+
+
+@pytest.mark.parametrize("away", [WaitsFor.LOG, WaitsFor.REDIS])
+async def test_what_is_away_is_what_every_campaign_waits_for_that_should_move(
+    api: Api, client: Client, away: WaitsFor
+) -> None:
+    """Whatever dispatch last wrote: it cannot write while the log is away."""
+
+    async def waits_for(campaign: str = "spring") -> str | None:
+        body: dict[str, str | None] = await (await client.get(f"{PATH}/{campaign}")).json()
+        return body["waits_for"]
+
+    for name in ("spring", "paused"):
+        await client.post(PATH, json=NEWS | {"campaign_id": name, "recipients": THREE})
+    await client.post(f"{PATH}/paused/pause")
+    api.away = away
+    assert await waits_for() == away
+    assert await waits_for("paused") == WaitsFor.RESUME
+    await write(api, api.topics.campaign_state, state(CampaignStatus.RUNNING, 1, waits_for=WaitsFor.HOLD))
+    assert await waits_for() == WaitsFor.HOLD
+    await write(api, api.topics.campaign_state, state(CampaignStatus.RUNNING, 2, waits_for=WaitsFor.SENDERS))
+    assert await waits_for() == away
+    api.away = None
+    assert await waits_for() == WaitsFor.SENDERS
+    api.away = away
+    await write(api, api.topics.campaign_state, state(CampaignStatus.PROCESSED, 3, finished_at=2))
+    assert await waits_for() is None
 
 
 async def test_the_end_is_told_from_the_pace(api: Api, client: Client) -> None:

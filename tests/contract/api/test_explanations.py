@@ -18,6 +18,7 @@ from schemas.backstage import ClaimState, ClaimView
 from schemas.keys import Address
 from schemas.messages import Channel, EventKind, StatusEvent
 from schemas.records import Outgoing
+from schemas.standstill import WaitsFor
 from schemas.stores import DeliveryView, SlotView
 from tests.doubles.api import CODE, Api, key
 from tests.doubles.backstage import MemoryBackstage
@@ -146,6 +147,24 @@ async def test_with_redis_and_the_rows_away_the_log_alone_tells_how_it_stands(
     assert "Redis could not be read: Redis does not answer." in text
     assert "The status row could not be read: the owner of this row is still recovering." in text
     assert "in Europe/Berlin)" in text
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+async def test_while_the_log_is_away_it_says_that_this_is_what_it_waits_for(
+    api: Api, client: Client, backstage: MemoryBackstage, has_row: bool
+) -> None:
+    notification_id = await accepted(client)
+    if has_row:
+        api.reads.put("default", api.address(notification_id), view("retrying", reason="provider_error", calls=1))
+    else:
+        api.reads.is_recovering = True
+    api.away = WaitsFor.LOG
+    backstage.is_away = True
+    body, text = await told(client, f"{PATH}/{notification_id}/explain")
+    assert body["status"] == ("retrying" if has_row else "accepted")
+    assert text.count("Nothing new is sent while the log (Kafka) does not answer") == 1
+    assert "The log could not be read: it does not answer." in body["missing"]
+    assert "while Redis cannot be used" not in text, "it is not what is next"
 
 
 async def test_one_delivery_is_asked_about_by_its_own_id(api: Api, client: Client) -> None:

@@ -260,8 +260,8 @@ CAMPAIGNS: Mapping[CampaignStatus, str] = {
 }
 
 POSSIBLE_DUPLICATE = (
-    "{count} of its calls may have reached the provider without our hearing of it. If it was called again, "
-    "the person may have got it more than once."
+    "{count} of its calls may have reached the provider without our hearing of it, or was made twice. If it was called "
+    "again, the person may have got it more than once."
 )
 NOT_READ_YET = "It is in the log and was not read from there yet; that takes well below a second when all is well."
 PAGE_NOT_RELEASED = "Its page of the campaign was not let go yet: a campaign goes out at the pace of its providers."

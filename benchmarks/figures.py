@@ -128,5 +128,38 @@ FIGURES = (
 )
 
 
+_COMPILED = (
+    "compile the worker's typed inner parts ahead of time (ids, claims, codec, the story of a send: row `parts`), as a "
+    "delivery is CPU of one Python thread; until then a second worker on the second core adds a third"
+)
+NEXT_STEPS = {
+    ("sender", "per_s"): _COMPILED,
+    ("sender", "of_bare"): (
+        "the guards' two round trips alone cost in Python what the whole bare loop costs: one script and one packed "
+        "argument for claim, cap and look-alikes together, then the same compiled parts"
+    ),
+    ("sender", "of_bullmq"): _COMPILED,
+    ("tls", "of_bare"): _COMPILED,
+    ("nothing", "per_core_s"): _COMPILED,
+    ("fan_out", "per_core_s"): (
+        "encode the deliveries of a page in one pass, as all but user, address and values are the same; more processes "
+        "share the partitions until then"
+    ),
+    ("campaign", "per_s"): (
+        "the sender's steps above, as it waits for the cores with status, Kafka and Redis; apart from them it is not "
+        "the limit"
+    ),
+    ("campaign", "claim_bytes"): (
+        "keep the claims of one user's notifications in one hash: the key, its entry in two tables and the "
+        "allocator's rounding are most of it, the packed claim is 28 bytes"
+    ),
+    ("accept", "p99_ms"): (
+        "write several requests of a turn with one produce, and give the API and Kafka cores of their own: p50 is well "
+        "within, the tail waits for a core"
+    ),
+}
+"""What would be done next where a goal is not reached: (case, value) -> in words."""
+
+
 def of(case: str) -> list[Figure]:
     return [figure for figure in FIGURES if figure.case == case]

@@ -30,7 +30,12 @@ def page(results: Sequence[Result]) -> str:
     """The whole page."""
     by_case = {result.case: result for result in results}
     found = [by_case[case.name] for case in figures.CASES if case.name in by_case]
-    parts = [HEAD.format(rows=", ".join(case.name for case in figures.CASES)), *_machines(found), _figures(found)]
+    parts = [
+        HEAD.format(rows=", ".join(case.name for case in figures.CASES)),
+        *_machines(found),
+        _figures(found),
+        *_short(found),
+    ]
     parts += [_details(result) for result in found]
     missing = [case.name for case in figures.CASES if case.name not in by_case]
     if missing:
@@ -62,6 +67,18 @@ def _figures(results: Sequence[Result]) -> str:
     ]
     lines += [f"| {' | '.join(row)} |" for result in results for row in _rows(result)]
     return "\n".join(lines) + "\n"
+
+
+def _short(results: Sequence[Result]) -> Iterator[str]:
+    """What is not met, and what would be done about it."""
+    lines = [
+        f"- {figure.what} ({result.case}): {figures.NEXT_STEPS.get((result.case, figure.value), 'not known yet')}."
+        for result in results
+        for figure in figures.of(result.case)
+        if (spread := result.spread(figure.value)) is not None and figure.is_met(spread[0]) is False
+    ]
+    if lines:
+        yield "\n".join(["## What falls short, and the next step", "", *lines]) + "\n"
 
 
 def _rows(result: Result) -> Iterator[tuple[str, ...]]:

@@ -28,6 +28,18 @@ def test_a_goal_that_was_missed_is_plain_to_see() -> None:
     assert "**no**" in row(page.page([measured("kill", {"lost": 1.0})]), "kill -9 at half: lost")
 
 
+def test_what_falls_short_names_its_next_step_and_what_is_reached_does_not() -> None:
+    text = page.page([measured("fan_out", {"per_core_s": 9_000.0}), measured("status", {"per_core_s": 90_000.0})])
+    _, _, short = text.partition("## What falls short, and the next step\n")
+    assert short.lstrip().startswith(f"- fan-out, a core (fan_out): {figures.NEXT_STEPS['fan_out', 'per_core_s']}.\n")
+    assert "status rows" not in short.partition("\n## ")[0]
+
+
+def test_next_steps_are_of_figures_with_a_goal() -> None:
+    known = {(figure.case, figure.value) for figure in figures.FIGURES if figure.goal != "-"}
+    assert known >= figures.NEXT_STEPS.keys()
+
+
 def test_a_reference_that_was_away_and_a_row_that_was_not_run_are_named() -> None:
     text = page.page([measured("email", {"per_s": 3_000.0})])
     assert "BullMQ: not present" in row(text, "mail by SMTP")

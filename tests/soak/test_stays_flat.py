@@ -154,14 +154,17 @@ def _guest(world: World, group: str) -> None:
 
 
 def _until_all_are_held(world: World, group_id: str, members: int = 0) -> None:
-    """Until the members of the group, so many of them if it is said, hold every partition of its topics."""
+    """Until the members of the group, so many of them if it is said, hold every partition of its topics.
+
+    Who owns rows is given their changelog as well.
+    """
     admin = AdminClient({"bootstrap.servers": world.deployment.kafka, "log_level": 0})
-    topics = admin.list_topics(timeout=JOIN_WITHIN_S).topics
-    wanted = sum(len(topics[name].partitions) for name in world.topics.groups()[group_id])
+    known, topics = admin.list_topics(timeout=JOIN_WITHIN_S).topics, world.topics.groups()[group_id]
+    wanted = sum(len(known[name].partitions) for name in topics)
     until = time.monotonic() + JOIN_WITHIN_S
     while True:
         group = admin.describe_consumer_groups([group_id])[group_id].result(JOIN_WITHIN_S)
-        held = sum(len(member.assignment.topic_partitions) for member in group.members)
+        held = sum(place.topic in topics for one in group.members for place in one.assignment.topic_partitions)
         if group.state is ConsumerGroupState.STABLE and held == wanted and members in (0, len(group.members)):
             return
         assert time.monotonic() < until, f"{group_id}: {held} of {wanted} partitions are held"

@@ -59,6 +59,11 @@ def _others(found: dict[str, Delivery], added: frozenset[str], planned: tuple[st
     return sorted(added.union(found).difference(planned))
 
 
+def deliveries(raw: bytes, at: int) -> int:
+    """How many deliveries the slot has that was packed at this place."""
+    return (raw[at + 1] >> 4) + (raw[at + 1] & 15)
+
+
 def unpack(raw: bytes) -> Slot:
     """The slot that `pack` packed."""
     flags, counts = raw[0], raw[1]

@@ -157,9 +157,17 @@ def counts(raw: bytes) -> Vector:
 def _counted(raw: bytes, at: int) -> tuple[Vector | None, int]:
     """(the counts packed at this place, where they end); None where its slots must be counted."""
     found, end = Vector.unpack(raw, at)
-    if found is not None and raw[0] == _FIRST_VERSION and any(map(_UNREACHED.__contains__, found.outcomes)):
-        return None, end
-    return found, end
+    if found is None or raw[0] != _FIRST_VERSION or not any(map(_UNREACHED.__contains__, found.outcomes)):
+        return found, end
+    return (None if _has_ranked(raw, end) else found), end
+
+
+def _has_ranked(raw: bytes, at: int) -> bool:
+    """Whether some slot has several deliveries, of which one speaks for its recipient. at: of the slots' lengths."""
+    count = _HEAD.unpack_from(raw)[3]
+    lengths = struct.unpack_from(f"<{count}H", raw, at)
+    places = zip(lengths, accumulate(lengths, initial=at + 2 * count), strict=False)  # and where the last one ends
+    return any(length and packed_slots.deliveries(raw, start) > 1 for length, start in places)
 
 
 _UNREACHED = frozenset((states.SUPPRESSED, states.REASON_CODES[reason]) for reason in UNREACHED)

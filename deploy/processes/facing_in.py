@@ -26,7 +26,7 @@ from schemas.gaps import Gap
 from schemas.messages import Channel
 from schemas.records import Publisher
 from schemas.standstill import WaitsFor
-from streams.log_reader import KafkaLogReader
+from streams.log_reader import KafkaLogReader, LogReaderOptions
 from streams.recipients import RedisProfiles, RedisSuppressions
 from streams.timelines import RedisTimeline
 
@@ -37,7 +37,7 @@ async def api(settings: Settings, gap: Gap | None = None) -> None:
     async with grounds.opened(settings, gap) as ground:
         publisher, reader, tails = ground.publisher(FAST_MS), ground.log_reader(), ground.tails()
         # For its numbers and its answers: requests are accepted without Redis.
-        redis, log = ground.needs_redis(), ground.needs_log(ground.log_reader())
+        redis, log = ground.needs_redis(), ground.needs_log(ground.log_reader(LogReaderOptions(readers=1)))
         campaigns = campaign_view.CampaignView(ground.topics, ground.clock)
         await campaigns.open(tails)
         parts = ApiParts(

@@ -59,8 +59,8 @@ PATCHES: tuple[Patch, ...] = (
         name="goes on from counts that were made by another ranking",
         promise=6,
         file="schemas/rows.py",
-        old="raw[0] == _FIRST_VERSION and any(map(_UNREACHED.__contains__, found.outcomes))",
-        new="raw[0] > _VERSION",
+        old="    return (None if _has_ranked(raw, end) else found), end",
+        new="    return found, end",
         test="tests/unit/schemas/test_rows.py"
         "::test_a_row_that_was_counted_by_the_first_ranking_is_counted_anew_before_it_is_moved",
         suffers="After an upgrade a campaign counts fewer than no recipients of a kind, and its row cannot be written.",

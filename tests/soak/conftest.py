@@ -8,12 +8,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from deploy.sections import Sending
 from tests.acceptance import deployment as deployments
 from tests.acceptance.conftest import TEMPLATES
 from tests.acceptance.world import World
 
-PUSH_PER_S = 1_000
-"""About half of what two cores carry with Kafka, Redis and the simulators on them."""
+STEADY_PER_S = 1_350
+"""Half of what two cores carry with Kafka, Redis and the simulators on them (row `campaign` of docs/benchmarks.md)."""
 SETTINGS = """
 topic_prefix = "{prefix}"
 [kafka]
@@ -53,8 +54,14 @@ burst = 10
 
 
 @pytest.fixture
-async def world(tmp_path: Path, kafka_bootstrap: str, redis_url: str) -> AsyncIterator[World]:
+def push_per_s() -> int:
+    """The provider's rate, of which bulk has its part."""
+    return round(STEADY_PER_S / Sending().bulk_share)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, kafka_bootstrap: str, redis_url: str, push_per_s: int) -> AsyncIterator[World]:
     where = (tmp_path, kafka_bootstrap, deployments.database(redis_url, 14), TEMPLATES)
-    with deployments.outside(*where, SETTINGS, push_per_s=PUSH_PER_S) as found, deployments.up(found):
+    with deployments.outside(*where, SETTINGS, push_per_s=push_per_s) as found, deployments.up(found):
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as client:
             yield World(found, client)

@@ -19,7 +19,7 @@ from tests.acceptance import deployment as deployments
 from tests.acceptance import people
 from tests.acceptance.world import LOOK_EVERY_S, PUSH, World, upload
 from tests.soak import footprint
-from tests.soak.conftest import PUSH_PER_S
+from tests.soak.conftest import STEADY_PER_S
 
 AUDIENCE = 20_000
 SINGLES_PER_S = 5
@@ -29,8 +29,8 @@ MINUTES, SETTLED_MINUTES = 30, 5
 REBALANCED_MB, STEADY_MB = 50.0, 20.0
 """What a process may have grown by: after two hundred rebalances with a backlog; from the fifth minute to the last,
 which is less than a megabyte a minute."""
-USED_SHARE = 0.8
-"""Of the rate that the provider allows: half of what two cores carry. Between two campaigns it is not all used."""
+USED_SHARE = 0.9
+"""Of bulk's part of the provider's rate. Between two campaigns it is not all used."""
 POOL = 256
 """Connections that a worker may keep to its provider, by default."""
 JOIN_WITHIN_S = 60.0
@@ -39,6 +39,7 @@ pytestmark = pytest.mark.soak
 
 
 @pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("push_per_s", [1_000], ids=["a quarter of the load"])
 async def test_two_hundred_rebalances_under_load_leave_memory_tasks_and_files_as_they_were(world: World) -> None:
     """K23."""
     async with loaded(world) as started:
@@ -67,7 +68,7 @@ async def test_half_an_hour_at_half_load_leaves_memory_tasks_and_files_flat(worl
     await _all_reached_once(world, started)
     _show(samples, sends)
     per_s = (sends[-1] - sends[SETTLED_MINUTES]) / (60 * (MINUTES - 1 - SETTLED_MINUTES))
-    assert per_s >= USED_SHARE * PUSH_PER_S, f"only {per_s:.0f} a second: that is no load"
+    assert per_s >= USED_SHARE * STEADY_PER_S, f"only {per_s:.0f} a second: that is no load"
     early, late = samples[SETTLED_MINUTES : SETTLED_MINUTES + 3], samples[-3:]
     assert footprint.grown(footprint.middle(early), footprint.middle(late), STEADY_MB, POOL) == []
 
@@ -90,7 +91,7 @@ async def loaded(world: World) -> AsyncIterator[list[str]]:
             campaign_id = f"news-{number}"
             await _begin(world, campaign_id, users)
             started.append(campaign_id)
-            await world.until_told(campaign_id, _is_nearly_sent, "is nearly sent", within_s=300)
+            await world.until_told(campaign_id, _is_mostly_sent, "is mostly sent", within_s=300)
 
     async def singles() -> None:
         for number in count():
@@ -105,8 +106,8 @@ async def loaded(world: World) -> AsyncIterator[list[str]]:
             load.cancel()
 
 
-def _is_nearly_sent(told: dict[str, Any]) -> bool:
-    return bool(told["progress"]["sent"] >= AUDIENCE * 0.8)
+def _is_mostly_sent(told: dict[str, Any]) -> bool:
+    return bool(told["progress"]["sent"] >= AUDIENCE * 0.6)
 
 
 async def _first_of(world: World, started: list[str]) -> str:

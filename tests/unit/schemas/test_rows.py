@@ -171,7 +171,7 @@ def test_a_row_that_was_counted_by_the_first_ranking_is_counted_anew_before_it_i
 
 def test_a_row_of_the_first_version_in_which_nobody_had_a_second_channel_is_read_without_counting_its_slots() -> None:
     row = Row(campaign=True)
-    row.put(1, EMPTY, merged([planned("push"), event(E.SUPPRESSED, reason=Reason.NO_ADDRESS)], exact=False))
+    row.put(1, EMPTY, merged([planned("push"), event(E.SUPPRESSED, "push", reason=Reason.NO_ADDRESS)], exact=False))
     row.counts.planned = 9
     assert rows.counts(b"\x01" + row.pack()[1:]).planned == 9
 

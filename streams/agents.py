@@ -26,7 +26,7 @@ from schemas.messages import ReleasedPage
 from schemas.records import Headers, Publisher, Record
 from schemas.topics import MAX_MESSAGE_BYTES, STATUS_TABLE, Topics
 from streams import faust_patches
-from streams.row_store import RowStore
+from streams.row_store import RowMemory, RowStore
 from streams.status_flow import StatusFlow
 from streams.status_table import Park
 
@@ -48,10 +48,6 @@ FAILED_STOP_WITHIN_S = 2.0
 """After a failure Faust would wait for records that nobody will ever acknowledge."""
 SAID_AGAIN_AFTER_S = 10.0
 CHATTY = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
-BLOCK_CACHE_BYTES = 16 << 20
-WRITE_BUFFER_BYTES = 8 << 20
-WRITE_BUFFERS = 2
-"""Faust's defaults would take more than 2 GiB for every partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +187,12 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
         key_type=bytes,
         value_type=bytes,
         partitions=None,
-        options={
-            "driver": "rocksdict",
-            "block_cache_size": BLOCK_CACHE_BYTES,
-            "write_buffer_size": WRITE_BUFFER_BYTES,
-            "max_write_buffer_number": WRITE_BUFFERS,
-        },
+        options={"driver": "rocksdict"},
     )
     if table.changelog_topic_name != topics.status_changelog:
         raise Misconfigured(f"Faust's changelog is {table.changelog_topic_name}, not {topics.status_changelog}")
+    memory = RowMemory()
+    table.data.rocksdb_options.as_options = memory.options
     flow.store = RowStore(lambda: table.data._dbs, table.data.offset_key)
 
     async def recovered() -> None:

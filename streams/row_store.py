@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from rocksdict import WriteBatch
+from rocksdict import BlockBasedOptions, Cache, Options, WriteBatch, WriteBufferManager
 
 Databases = Callable[[], Mapping[int, Any]]
 """Partition -> open database, as Faust has them now."""
@@ -20,6 +20,44 @@ STRANGE_KEY = b"strange"
 """Holds no "/", so it is no row's key."""
 Offsets = tuple[int, int]
 """First and last."""
+MEMORY_BYTES = 48 << 20
+WRITTEN_BYTES = 24 << 20
+"""Of it for rows not yet in a file. A database writes its own into one when it holds WRITE_BUFFER_BYTES of them, or
+when it holds the most of all and this is full."""
+WRITE_BUFFER_BYTES = 8 << 20
+WRITE_BUFFERS = 2
+BLOOM_BITS = 10
+"""Of each row in a file, by which 1 in 100 files is read in vain."""
+
+
+class RowMemory:
+    """What the databases of one process hold in memory, all together: as much for twelve partitions as for one.
+
+    Faust gives each a block cache and write buffers of its own, by default more than 2 GiB.
+    """
+
+    def __init__(self) -> None:
+        self._cache = Cache(MEMORY_BYTES)
+        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(WRITTEN_BYTES, False, self._cache)
+
+    def options(self) -> Options:
+        """For the next database to be opened."""
+        table = BlockBasedOptions()
+        table.set_block_cache(self._cache)
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_bloom_filter(BLOOM_BITS, block_based=False)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+        options.set_max_write_buffer_number(WRITE_BUFFERS)
+        options.set_write_buffer_manager(self._buffers)
+        options.set_block_based_table_factory(table)
+        return options
+
+    def held(self) -> int:
+        """Bytes, those of rows not yet in a file among them."""
+        held: int = self._cache.get_usage()
+        return held
 
 
 class RowStore:

@@ -43,12 +43,20 @@ class _Place(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """Slots of an old page whose row knows a plan. known: Redis knows it too; left: Redis has forgotten it, and the row
-    still waits for some of it, which alone may go.
+    """Slots of an old page. decided: the row knows a plan, or their end; known: Redis knows the plan too; left: Redis
+    has forgotten it, and the row still waits for some of it, which alone may go.
     """
 
+    decided: Collection[int] = ()
     known: Collection[int] = ()
     left: Mapping[int, SlotView] = MappingProxyType({})
+
+    def may_be_kept(self, slot: int) -> bool:
+        """Whether the plan that Redis has, if any, is the one that its row would know."""
+        return slot not in self.decided or slot in self.known
+
+
+_YOUNG = _Before()
 
 
 class FanOut:
@@ -94,7 +102,7 @@ class FanOut:
         started_s, now_ms = self._clock.steady_s(), self._clock.now_ms()
         policy = self._policies.get(page.template)
         if policy is None:
-            outgoing = self._ended(page, _due(page), EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms)
+            outgoing = await self._stopped(page, None, EventKind.FAILED, Reason.UNKNOWN_TEMPLATE, now_ms, headers)
         elif page.expires_at_ms <= now_ms:
             outgoing = await self._stopped(page, policy, EventKind.EXPIRED, Reason.EXPIRED, now_ms, headers)
         elif self._order(page.tenant, page.campaign_id) is CampaignOrder.CANCELLED:
@@ -116,16 +124,23 @@ class FanOut:
         that is known may be of a moment ago, and the lanes not have it yet; if they do, its claim is known as well.
         Nor need the lanes have what a row still waits for (`streams/row_waits.py`).
         """
+        before = await self._before(page, now_ms)
+        if before is _YOUNG:
+            return page, before
+        slots = tuple(slot for slot in _due(page) if before.may_be_kept(slot) or slot in before.left)
+        if not slots:
+            return replace(page, slots=(), recipients=()), before
+        return replace(page, slots=slots, released_at_ms=now_ms), before
+
+    async def _before(self, page: ReleasedPage, now_ms: int) -> _Before:
+        """What the row knows of a page let go so long ago that Redis may have forgotten it."""
         if now_ms - page.released_at_ms < ASK_ROWS_AFTER_MS:
-            return page, _Before()
+            return _YOUNG
         row = await self._rows.row(page.tenant, _row(page))
         decided = {slot: view for slot, view in enumerate(row) if view is not None and _is_decided(view)}
         known = await self._known(page, decided.keys() & set(_due(page)))
         left = {slot: view for slot, view in decided.items() if slot not in known and row_waits.untouched(view)}
-        slots = tuple(slot for slot in _due(page) if slot not in decided or slot in known or slot in left)
-        if not slots:
-            return replace(page, slots=(), recipients=()), _Before()
-        return replace(page, slots=slots, released_at_ms=now_ms), _Before(known, left)
+        return _Before(decided.keys(), known, left)
 
     async def _known(self, page: ReleasedPage, slots: Collection[int]) -> Collection[int]:
         """Those of these slots whose plan Redis has. A user named twice may have that of another place there."""
@@ -138,13 +153,29 @@ class FanOut:
         }
 
     async def _stopped(
-        self, page: ReleasedPage, policy: TemplatePolicy, kind: EventKind, reason: Reason, now_ms: int, headers: Headers
+        self,
+        page: ReleasedPage,
+        policy: TemplatePolicy | None,
+        kind: EventKind,
+        reason: Reason,
+        now_ms: int,
+        headers: Headers,
     ) -> list[Outgoing]:
-        """Who has a plan already keeps it, since the lanes may have a part of it; nobody else gets one."""
-        kept = [place for place, plan in await self._with_plans(page, _places(page)[0]) if plan is not None]
-        ended = sorted({*_due(page)}.difference(place.slot for place in kept))
+        """Who has a plan already keeps it, since the lanes may have a part of it; nobody else gets one.
+
+        Where Redis has forgotten the plan, what the row still waits for ends by name.
+        """
+        before = await self._before(page, now_ms)
+        kept = []
+        if policy is not None:
+            places = [place for place in _places(page)[0] if before.may_be_kept(place.slot)]
+            kept = [place for place, plan in await self._with_plans(page, places) if plan is not None]
+        ended = sorted({*_due(page)}.difference(before.decided, [place.slot for place in kept]))
         outgoing = self._ended(page, ended, kind, reason, now_ms)
-        if kept:
+        lost = [slot for slot in _due(page) if slot in before.left]
+        named = [(slot, name) for slot in lost for name in sorted(row_waits.untouched(before.left[slot]))]
+        outgoing += self._status(page, [StatusEvent(slot, kind, now_ms, name, reason=reason) for slot, name in named])
+        if policy is not None and kept:
             outgoing += await self._due_now(page, policy, kept, await self._profiles_of(page, kept), now_ms, headers)
         return outgoing
 
@@ -194,6 +225,10 @@ class FanOut:
         lanes, events = lane_records.LaneRecords(page, _row(page), self._topics, headers), []
         for place, profile in lost:
             plan = planning.plan(policy, page.channels, profile, place.recipient.to, self._served)
+            if begun := row_waits.begun(plan, rows[place.slot]):
+                further = planning.plan(policy, begun, profile, place.recipient.to, self._served)
+                left = plan.fallback[plan.fallback.index(begun[-1]) + 1 :]
+                plan = planning.Plan(plan.parts + further.parts, left)
             plan, unreached = row_waits.left_of(plan, rows[place.slot])
             lanes.add(place.slot, place.recipient, place.intent, plan)
             events += [

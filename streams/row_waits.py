@@ -27,6 +27,18 @@ def untouched(slot: SlotView) -> frozenset[str]:
     )
 
 
+def begun(plan: Plan, slot: SlotView) -> tuple[Channel, ...]:
+    """Fallback channels of a plan made now that the row waits for already: then nobody could be reached before them.
+
+    Where a call was made its sender fell back, and sees to it.
+    """
+    if any(one.calls for one in slot.deliveries):
+        return ()
+    waiting = untouched(slot)
+    named = [one for one in slot.deliveries if keys.shown_suffix(one.channel, one.device) in waiting]
+    return tuple(dict.fromkeys(Channel(one.channel) for one in named if one.channel in plan.fallback))
+
+
 def left_of(plan: Plan, slot: SlotView) -> tuple[Plan, dict[str, str]]:
     """What of a plan made now the row waits for, all else with a reason; and why others that it waits for reach nobody.
 

@@ -11,15 +11,16 @@ from consumers.controls import Controls
 from deploy import redis_client
 from deploy.redis_trips import RedisTrips
 from schemas import codec, keys
-from schemas.messages import Channel, Delivery, Held, StatusBatch, StatusEvent
+from schemas.messages import CampaignControl, CampaignOrder, Channel, Delivery, Held, StatusBatch, StatusEvent
 from schemas.policies import MessageClass, QuietWindow, TemplatePolicy
 from schemas.quiet_hours import QuietHours
+from schemas.records import Record
 from schemas.stores import SlotView
 from schemas.topics import Topics
 from schemas.trips import Epoch
 from streams.fan_out import FanOut
 from streams.recipients import RedisProfiles
-from tests.doubles.manual_clock import ManualClock
+from tests.doubles.manual_clock import START_MS, ManualClock
 from tests.doubles.memory_log import MemoryLog
 
 TOPICS = Topics()
@@ -27,6 +28,7 @@ ZONES = {"default": "Europe/Berlin"}
 POLICIES = {
     "offer": TemplatePolicy("offer", MessageClass.MARKETING, (Channel.EMAIL,)),
     "turns": TemplatePolicy("turns", MessageClass.MARKETING, (Channel.EMAIL,), fallback=(Channel.INAPP,)),
+    "falls": TemplatePolicy("falls", MessageClass.MARKETING, (Channel.PUSH,), fallback=(Channel.EMAIL, Channel.SMS)),
 }
 
 
@@ -73,6 +75,12 @@ class World:
     async def has_phone(self, user_id: str, device: str, registered_at_ms: int) -> None:
         facet = f'1 ["{device}", "t", "ios", "", "", {registered_at_ms}]'
         await self.redis.hset(keys.redis_profile("default", user_id), f"device/{device}", facet)  # type: ignore[misc]
+
+    def cancel(self, campaign_id: str) -> None:
+        """Its owner has cancelled the campaign."""
+        wish = CampaignControl("default", campaign_id, CampaignOrder.CANCELLED, 0, START_MS, 0)
+        key = keys.cancel_key("default", campaign_id).encode()
+        self.controls.see(Record(TOPICS.campaign_control, 0, 0, key, codec.encode(wish), (), START_MS))
 
     def deliveries(self) -> list[Delivery]:
         return [codec.decode(record.value, Delivery) for record in self.log.records(*TOPICS.lanes())]

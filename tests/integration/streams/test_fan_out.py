@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from schemas import codec, keys
+from schemas import keys
 from schemas.errors import StoreDown, Transient
-from schemas.messages import CampaignControl, CampaignOrder, Channel, Contact, Delivery, EventKind, Recipient
+from schemas.messages import Channel, Contact, Delivery, EventKind, Recipient
 from schemas.reasons import Reason
-from schemas.records import Record
 from schemas.stores import DeliveryView, SlotView
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.pages import page
@@ -109,9 +108,7 @@ async def test_a_page_let_go_by_a_deposed_leader_after_the_cancel_plans_nobody_w
         await world.knows(name, f"{name}@example.org")
     await world.fan_out.expand(page("ann"))
     before = world.deliveries()
-    cancelled = CampaignControl("default", page("ann").campaign_id, CampaignOrder.CANCELLED, 0, START_MS, 0)
-    key = keys.cancel_key("default", cancelled.campaign_id).encode()
-    world.controls.see(Record(TOPICS.campaign_control, 0, 0, key, codec.encode(cancelled), (), START_MS))
+    world.cancel(page("ann").campaign_id)
     await world.fan_out.expand(page("ann", "bob"))
     assert world.deliveries() == before * 2, "ann has her plan still: a part of it may be on its way"
     ends = [(e.kind, e.user_id) for e in world.events() if e.kind is EventKind.CANCELLED]
@@ -207,6 +204,41 @@ class TestTheRowHeardOfAPlanThatRedisForgot:
         await world.fan_out.expand(page("ann", page=400))
         _, again = await self.again(world, told(Channel.EMAIL))
         assert again.row == keys.recipient_address("spring", 3, 0).row
+
+    async def test_who_got_a_phone_since_their_plan_fell_back_is_reached_where_it_had_begun(self, world: World) -> None:
+        await world.knows("ann", "ann@example.org")
+        await world.has_phone("ann", "new", 1)
+        unreached, fallen_back = told(Channel.PUSH, "suppressed"), told(Channel.EMAIL)
+        (one,) = await self.again(world, unreached, fallen_back, template="falls")
+        assert (one.channel, one.index, one.fallback) == (Channel.EMAIL, 1, (Channel.SMS,))
+
+    async def test_who_lost_the_address_to_which_the_plan_fell_back_ends_there(self, world: World) -> None:
+        await world.has_phone("ann", "new", 1)
+        assert await self.again(world, told(Channel.PUSH, "suppressed"), told(Channel.EMAIL), template="falls") == []
+        assert [(e.delivery, e.reason) for e in world.events()] == [("email", Reason.NO_ADDRESS)]
+
+    @pytest.mark.parametrize("cancelled", [True, False], ids=["cancelled", "expired"])
+    async def test_of_a_page_that_is_stopped_what_was_never_called_ends_by_name(
+        self, world: World, cancelled: bool
+    ) -> None:
+        """The end of a whole slot says nothing of one that has a plan: it would be waited for for ever."""
+        if cancelled:
+            world.cancel(page("ann").campaign_id)
+        expires_at_ms = START_MS if not cancelled else page("ann").expires_at_ms
+        sent, lost = told(Channel.PUSH, "sent", "one", 1), told(Channel.EMAIL)
+        assert await self.again(world, sent, lost, expires_at_ms=expires_at_ms) == []
+        kind = EventKind.CANCELLED if cancelled else EventKind.EXPIRED
+        assert [(e.kind, e.slot, e.delivery) for e in world.events()] == [(kind, 0, "email")]
+
+    async def test_of_a_page_whose_template_is_gone_what_was_never_called_fails_by_name(self, world: World) -> None:
+        assert await self.again(world, told(Channel.EMAIL), template="gone") == []
+        assert [(e.kind, e.delivery, e.reason) for e in world.events()] == [
+            (EventKind.FAILED, "email", Reason.UNKNOWN_TEMPLATE)
+        ]
+
+    async def test_of_a_page_that_is_stopped_what_has_ended_hears_nothing(self, world: World) -> None:
+        world.cancel(page("ann").campaign_id)
+        assert await self.again(world, told(Channel.EMAIL, "sent", calls=1)) == [] == world.events()
 
     async def test_what_a_fallback_added_is_left_to_its_sender(self, world: World) -> None:
         await world.knows("ann", "ann@example.org")

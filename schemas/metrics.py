@@ -173,6 +173,10 @@ STATUS_TRANSITIONS = _counter("status_transitions", "Merges that changed what is
 STATUS_ROWS = _counter("status_rows_written", "Status rows written")
 STATUS_LATE = _counter("status_outside_plan", "Events of deliveries outside the slot's plan: kept, never counted")
 STATUS_BATCH_SECONDS = _histogram("status_batch_seconds", "Time to merge and publish one batch", _FAST_S)
+STATUS_MEMORY = _gauge(
+    "status_rows_memory_bytes",
+    "What the databases of status rows hold in memory: blocks read, and rows not in a file yet",
+)
 STATUS_READS = _counter("status_reads", "Reads of status rows by their answer", "result")
 
 # Reconcile

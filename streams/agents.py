@@ -20,7 +20,7 @@ import faust
 from faust.types import TP
 from yarl import URL
 
-from schemas import codec
+from schemas import codec, metrics
 from schemas.errors import Misconfigured, Poison, Transient
 from schemas.messages import ReleasedPage
 from schemas.records import Headers, Publisher, Record
@@ -193,6 +193,7 @@ def merging(topics: Topics, options: FaustOptions, flow: StatusFlow) -> FaustPro
         raise Misconfigured(f"Faust's changelog is {table.changelog_topic_name}, not {topics.status_changelog}")
     memory = RowMemory()
     table.data.rocksdb_options.as_options = memory.options
+    metrics.STATUS_MEMORY.set_function(memory.held)
     flow.store = RowStore(lambda: table.data._dbs, table.data.offset_key)
 
     async def recovered() -> None:

@@ -13,14 +13,16 @@ from statistics import median
 
 from tests.acceptance.world import World
 
-TASKS = re.compile(r"^tidings_tasks ([0-9.e+]+)$", re.MULTILINE)
+TASKS = "tidings_tasks"
+CACHED_BYTES = "tidings_status_rows_memory_bytes"
 RSS_PAGE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """pid: whose. rss_mb: resident memory. files: open handles without the provider's connections. pooled: those; a
-    pool closes none for being idle, so it may grow up to its limit. tasks: of the event loop."""
+    """pid: whose. rss_mb: resident memory but for the caches of status rows, which fill up to a budget of their own.
+    files: open handles without the provider's connections. pooled: those; a pool closes none for being idle, so it may
+    grow up to its limit. tasks: of the event loop."""
 
     pid: int
     rss_mb: float
@@ -71,10 +73,15 @@ def grown(before: dict[str, Footprint], after: dict[str, Footprint], growth_mb: 
 
 async def _of(world: World, pid: int, metrics_url: str) -> Footprint:
     text = (await world.ask("GET", metrics_url)).body
-    tasks = TASKS.search(text)
-    assert tasks is not None, f"{metrics_url} shows no tasks"
     files, pooled = _files(pid, int(world.deployment.outside.rpartition(":")[2]))
-    return Footprint(pid, _rss_mb(pid), files, pooled, int(float(tasks.group(1))))
+    return Footprint(pid, _rss_mb(pid) - _shown(text, CACHED_BYTES) / 1e6, files, pooled, int(_shown(text, TASKS)))
+
+
+def _shown(text: str, name: str) -> float:
+    """The value of a gauge without labels."""
+    found = re.search(rf"^{name} ([0-9.e+]+)$", text, re.MULTILINE)
+    assert found is not None, f"no {name} is shown"
+    return float(found.group(1))
 
 
 def _rss_mb(pid: int) -> float:

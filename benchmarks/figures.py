@@ -128,19 +128,20 @@ FIGURES = (
 )
 
 
-_COMPILED = (
-    "compile the worker's typed inner parts ahead of time (ids, claims, codec, the story of a send: row `parts`), as a "
-    "delivery is CPU of one Python thread; until then a second worker on the second core adds a third"
+_TOGETHER = (
+    "carry the deliveries of one read through the story of a send together, each step for all of them, instead of a "
+    "task for each (row `parts`), as a delivery is CPU of one Python thread, and compiling it brings 3 % "
+    "([decision 15](decisions/0015-not-compiled.md)); until then a second worker on the second core adds a third"
 )
 NEXT_STEPS = {
-    ("sender", "per_s"): _COMPILED,
+    ("sender", "per_s"): _TOGETHER,
     ("sender", "of_bare"): (
         "the guards' two round trips alone cost in Python what the whole bare loop costs: one script and one packed "
-        "argument for claim, cap and look-alikes together, then the same compiled parts"
+        "argument for claim, cap and look-alikes together, then deliveries carried through together, as above"
     ),
-    ("sender", "of_bullmq"): _COMPILED,
-    ("tls", "of_bare"): _COMPILED,
-    ("nothing", "per_core_s"): _COMPILED,
+    ("sender", "of_bullmq"): _TOGETHER,
+    ("tls", "of_bare"): _TOGETHER,
+    ("nothing", "per_core_s"): _TOGETHER,
     ("fan_out", "per_core_s"): (
         "encode the deliveries of a page in one pass, as all but user, address and values are the same; more processes "
         "share the partitions until then"

@@ -16,6 +16,7 @@ WORKERS = ("work-push.bulk", "work-push.bulk-2")
 ANSWER_MS = 300
 """Longer than tokens come apart: whoever gets any has calls open from one grant to the next."""
 LATELY = 20
+"""Accepted from one of them since the first look."""
 WITHIN_S = 300.0
 
 
@@ -69,7 +70,7 @@ async def kill_in_the_middle(world: World, size: int, sends: int, lease_s: float
 
 
 async def _busiest(world: World) -> str:
-    """The sender from which the provider accepted most just now, and which has got tokens since.
+    """The sender from which the provider accepted most just now.
 
     Not the one that has most in hand: it may be the one that waits, as tokens go to the earliest records first.
     """

@@ -26,6 +26,12 @@ CONNECTIONS = 256
 BATCH, BATCH_WAIT_S = 500, 0.05
 QUEUE = 2_000
 TIMEOUT_S = 5.0
+CONSUMER: dict[str, str | int | bool] = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "fetch.queue.backoff.ms": 5,
+    "queued.min.messages": 20_000,
+}
 AGAIN_S = 0.1
 TEXT = Template(
     "Hello {{ name }}, your order {{ order }} has left our warehouse and should arrive within two working days. "
@@ -46,16 +52,7 @@ class Loop:
         tls = ssl.create_default_context(cafile=ca) if ca else None
         self._pool = HttpPool(url, PoolOptions(max_connections=CONNECTIONS, tls=tls))
         self._topic = topic
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"{topic}-group",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "fetch.queue.backoff.ms": 5,
-                "queued.min.messages": 20_000,
-            }
-        )
+        self._consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap, "group.id": f"{topic}-group"})
         self._queue: asyncio.Queue[tuple[Any, _Batch]] = asyncio.Queue(QUEUE)
         self._batches: deque[_Batch] = deque()
 

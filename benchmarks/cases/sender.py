@@ -24,13 +24,20 @@ from schemas.records import Outgoing
 COUNT, BARE_COUNT, GUARDED_COUNT = 100_000, 200_000, 4_000
 WARM_SHARE = 0.1
 ANSWER_MS = 10
+GOAL_OF_BARE = 0.6
 PARTITIONS = 4
 PEERS = {"bullmq": "bullmq-1/drain", "peer_python": "barepy-raw/drain", "peer_go": "barego/drain"}
 
 
 async def http(bench: Bench) -> Outcome:
-    """Ours, the bare loop, ours by a worker for each core, the peers."""
+    """Ours, the bare loop, the bare loop with the guards' commands, ours by a worker for each core, the peers."""
     outcome = await _both(bench, is_secure=False)
+    guarded = await _guarded(bench)
+    outcome.values["guarded_per_s"] = guarded.per_s
+    outcome.values["guarded_of_bare"] = guarded.per_s / outcome.values["bare_per_s"]
+    outcome.values["guarded_cpu_us"] = guarded.cpu_us["guarded loop"]
+    outcome.notes["CPU us a delivery of the bare loop with the guards' commands"] = rounded(guarded.cpu_us)
+    outcome.notes["limit of the bare loop with the guards' commands"] = guarded.limit()
     pair = await _by_two(bench)
     outcome.values["pair_per_s"] = pair.per_s
     outcome.notes["CPU us a delivery by two workers"] = rounded(pair.cpu_us)
@@ -54,9 +61,21 @@ async def tls(bench: Bench) -> Outcome:
 async def _both(bench: Bench, is_secure: bool) -> Outcome:
     ours = await _ours(bench, is_secure)
     bare = await _bare(bench, is_secure)
-    values = {"per_s": ours.per_s, "bare_per_s": bare.per_s, "of_bare": ours.per_s / bare.per_s}
+    values = {
+        "per_s": ours.per_s,
+        "bare_per_s": bare.per_s,
+        "of_bare": ours.per_s / bare.per_s,
+        "bare_cpu_us": bare.cpu_us["bare loop"],
+        "room_us": _room_us(ours, bare),
+    }
     cpu = {"CPU us a delivery": rounded(ours.cpu_us), "CPU us a delivery of the bare loop": rounded(bare.cpu_us)}
     return Outcome(values, {**cpu, "limit": ours.limit(), "limit of the bare loop": bare.limit()})
+
+
+def _room_us(ours: Spent, bare: Spent) -> float:
+    """CPU a delivery that this machine leaves the worker at the goal: the rest goes to Redis, provider and Kafka."""
+    everybody_us = (os.cpu_count() or 1) * 1e6 / (GOAL_OF_BARE * bare.per_s)
+    return everybody_us - (sum(ours.cpu_us.values()) - ours.cpu_us["work"])
 
 
 async def _ours(bench: Bench, is_secure: bool) -> Spent:
@@ -68,6 +87,17 @@ async def _ours(bench: Bench, is_secure: bool) -> Spent:
     ):
         meter = here.meter(work=worker.pid, provider=outside.pid)
         return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
+
+
+async def _guarded(bench: Bench) -> Spent:
+    """The same lane through the loop that asks Redis and the log for the same, and decides nothing."""
+    count = bench.size(COUNT)
+    bench.say(f"{count:,} sends through the bare loop with the guards' commands")
+    async with filled(bench, Channel.PUSH, count) as (here, outside):
+        words = ("benchmarks.guarded_loop", str(here.config), outside.url)
+        async with programs.running("guarded_loop", words, here.folder) as guarded:
+            meter = here.meter(**{"guarded loop": guarded.pid, "provider": outside.pid})
+            return await measuring.between(outside, round(count * WARM_SHARE), count, meter)
 
 
 async def _by_two(bench: Bench) -> Spent:

@@ -43,7 +43,8 @@ def over_cap(delivery: Delivery, policy: TemplatePolicy, day_ends_ms: int, detai
     """
     if policy.over_cap is OverCap.DIGEST:
         spread_ms = hold.spread_ms(keys.user_key(delivery.tenant, delivery.user_id))
-        waits = _held(delivery, day_ends_ms + spread_ms, now_ms) or _held(delivery, day_ends_ms, now_ms)
+        delay_ms = hold.fitted_ms(spread_ms, day_ends_ms, delivery.expires_at_ms or _NEVER_MS)
+        waits = _held(delivery, day_ends_ms + delay_ms, now_ms)
         if waits is not None:
             return waits._replace(detail=detail)
     return Verdict(EventKind.SUPPRESSED, now_ms, Reason.CAPPED, detail)

@@ -116,8 +116,8 @@ def _after_the_night(delivery: Delivery, zone: str, nights: Nights, until_ms: in
     if until_ms >= expires_ms:
         return Verdict(EventKind.EXPIRED, now_ms, Reason.EXPIRED, quiet_hours.TOO_LONG)
     judged_at_ms = max(now_ms, delivery.released_at_ms)
-    spread_ms = nights.until_ms(zone, judged_at_ms, hold.spread_ms(delivery.intent))
-    until_ms = spread_ms if spread_ms < expires_ms else until_ms
+    delay_ms = hold.fitted_ms(hold.spread_ms(delivery.intent), until_ms, expires_ms)
+    until_ms = nights.until_ms(zone, judged_at_ms, delay_ms)
     return Verdict(EventKind.HELD, now_ms, Reason.QUIET_HOURS, until_ms=until_ms, tries=delivery.tries)
 
 

@@ -50,3 +50,12 @@ def spread_ms(name: str, over_ms: int = SPREAD_MS) -> int:
     """A delay of 0 to over_ms (less than it), the same for a name each time. name: an intent, or a row."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") * over_ms >> 64
+
+
+def fitted_ms(delay_ms: int, begins_ms: int, expires_ms: int) -> int:
+    """The delay behind begins_ms, shorter where it would take more than half of the time that is left by then.
+
+    Who is let go a moment before the message expires is not reached in time.
+    """
+    half_ms = (expires_ms - begins_ms) // 2
+    return delay_ms % half_ms if half_ms > 0 else 0

@@ -85,13 +85,16 @@ def _judged(page: ReleasedPage, slot: int, own: str, nights: Nights, now_ms: int
     if quiet_until_ms := nights.until_ms(zone, begins_ms):
         if quiet_until_ms >= page.expires_at_ms:
             return Never(slot, quiet_hours.TOO_LONG)
-        spread_ms = nights.until_ms(zone, begins_ms, delay_ms)
-        return Wait(slot, spread_ms if spread_ms < page.expires_at_ms else quiet_until_ms, Reason.QUIET_HOURS)
+        delay_ms = hold.fitted_ms(delay_ms, quiet_until_ms, page.expires_at_ms)
+        return Wait(slot, nights.until_ms(zone, begins_ms, delay_ms), Reason.QUIET_HOURS)
     if due_ms <= now_ms:
         return None
-    spread_ms = due_ms + delay_ms
-    fits = spread_ms < page.expires_at_ms and not nights.until_ms(zone, spread_ms)
-    return Wait(slot, spread_ms if fits else due_ms, Reason.SCHEDULED if known else Reason.UNKNOWN_ZONE)
+    spread_ms = due_ms + hold.fitted_ms(delay_ms, due_ms, page.expires_at_ms)
+    return Wait(
+        slot,
+        due_ms if nights.until_ms(zone, spread_ms) else spread_ms,
+        Reason.SCHEDULED if known else Reason.UNKNOWN_ZONE,
+    )
 
 
 def parts(page: ReleasedPage, waits: Sequence[Wait], now_ms: int) -> list[Held]:

@@ -28,7 +28,7 @@ USERS, LIKES = 40, 5
 DAY_LEFT = timedelta(seconds=90)
 """Enough for a death in it: a dead sender is missed after 6 s, and its calls are made good 3 s later."""
 WORTH_TELLING = timedelta(minutes=2)
-"""After midnight. Nobody's digest goes later: most go at midnight, a few within these minutes."""
+"""After midnight. Digests go within the first half of it: who was let go at its end would not be reached in time."""
 WORK, DISPATCH = "work-push.bulk", "dispatch"
 
 

@@ -21,7 +21,7 @@ from tests.doubles.deliveries import single
 from tests.doubles.manual_clock import START_MS
 from tests.doubles.sender_bench import SenderBench, events, shown
 
-WINDOW_MS, HOUR_MS, DAY_MS = 300_000, 3_600_000, 86_400_000
+WINDOW_MS, MINUTE_MS, HOUR_MS, DAY_MS = 300_000, 60_000, 3_600_000, 86_400_000
 COMMENTS = TemplatePolicy("comments", MessageClass.MARKETING, (Channel.SMS,), digest_ms=WINDOW_MS)
 CAPPED = TemplatePolicy("tips", MessageClass.MARKETING, (Channel.SMS,), caps={"day": 3}, over_cap=OverCap.DIGEST)
 MIDNIGHT_MS = START_MS + 9 * HOUR_MS
@@ -80,6 +80,11 @@ class TestAboveTheCap:
     def test_the_spread_makes_nobody_expire(self) -> None:
         found = digests.over_cap(single(expires_at_ms=MIDNIGHT_MS + 1), CAPPED, MIDNIGHT_MS, "", START_MS)
         assert found.until_ms == MIDNIGHT_MS
+
+    def test_nobody_is_let_go_just_before_they_expire(self) -> None:
+        people = [single(f"user{number}", expires_at_ms=MIDNIGHT_MS + 2 * MINUTE_MS) for number in range(100)]
+        found = [digests.over_cap(one, CAPPED, MIDNIGHT_MS, "", START_MS).until_ms - MIDNIGHT_MS for one in people]
+        assert 0 <= min(found) < max(found) < MINUTE_MS
 
 
 class TestText:

@@ -124,6 +124,13 @@ async def test_nobody_is_spread_past_the_expiry(bench: SenderBench) -> None:
     assert held(answer).due_ms == MORNING_MS
 
 
+async def test_nobody_is_let_go_just_before_they_expire(bench: SenderBench) -> None:
+    expires_at_ms = MORNING_MS + 2 * MINUTE_MS
+    wishes = [offer(event_id=f"order-{number}", expires_at_ms=expires_at_ms) for number in range(100)]
+    found = [held(answer).due_ms - MORNING_MS for answer in await bench.send(*wishes)]
+    assert 0 <= min(found) < max(found) < MINUTE_MS
+
+
 async def test_what_was_let_go_by_a_clock_that_is_ahead_is_judged_by_that_clock(bench: SenderBench) -> None:
     bench.clock.advance(MORNING_MS - START_MS - 5)
     (answer,) = await bench.send(offer(released_at_ms=MORNING_MS, hop=1))

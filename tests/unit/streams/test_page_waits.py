@@ -183,6 +183,16 @@ def test_nobody_is_spread_past_the_expiry() -> None:
     assert wait.until_ms == due_ms("Asia/Tokyo")
 
 
+def test_nobody_is_let_go_just_before_they_expire() -> None:
+    people = ["Asia/Tokyo"]
+    for nights, begins_ms in ((AWAKE, due_ms("Asia/Tokyo")), (NIGHT, due_ms("Asia/Tokyo") + 90 * 60_000)):
+        late = []
+        for number in range(39_900, 40_000):
+            released = replace(morning(people, number=number), expires_at_ms=begins_ms + 120_000)
+            late.append(waits(released, people, nights=nights)[0].until_ms - begins_ms)
+        assert 0 <= min(late) < max(late) < 60_000
+
+
 def test_a_part_let_go_by_a_clock_that_is_ahead_does_not_come_back() -> None:
     people = ["Asia/Tokyo"]
     due = due_ms("Asia/Tokyo")

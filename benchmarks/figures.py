@@ -140,17 +140,20 @@ FIGURES = (
 
 _TOGETHER = (
     "carry the deliveries of one read through the story of a send together, each step for all of them, instead of a "
-    "task for each (row `parts`), as a delivery is CPU of one Python thread, and compiling it brings 3 % "
-    "([decision 15](decisions/0015-not-compiled.md)); until then a second worker on the second core adds a third"
+    "task for each: what that can bring at most is what the loop shows that asks for the guards and decides nothing. "
+    "Compiling brings 3 % ([decision 15](decisions/0015-not-compiled.md)); a second worker on the second core brings "
+    "more than either"
+)
+_LESS = (
+    "less to ask, and nothing else: the loop that asks for the guards and decides nothing stays at a third of the bare "
+    "loop, and one script in place of six commands saves a few per cent "
+    "([decision 16](decisions/0016-what-the-guards-ask.md))"
 )
 NEXT_STEPS = {
     ("sender", "per_s"): _TOGETHER,
-    ("sender", "of_bare"): (
-        "the guards' two round trips alone cost in Python what the whole bare loop costs: one script and one packed "
-        "argument for claim, cap and look-alikes together, then deliveries carried through together, as above"
-    ),
+    ("sender", "of_bare"): _LESS,
     ("sender", "of_bullmq"): _TOGETHER,
-    ("tls", "of_bare"): _TOGETHER,
+    ("tls", "of_bare"): _LESS,
     ("nothing", "per_core_s"): _TOGETHER,
     ("fan_out", "per_core_s"): (
         "encode the deliveries of a page in one pass, as all but user, address and values are the same; more processes "

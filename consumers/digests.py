@@ -39,7 +39,8 @@ def over_cap(delivery: Delivery, policy: TemplatePolicy, day_ends_ms: int, detai
     """What becomes of a delivery whose cap is used up by what was sent. day_ends_ms: when the user's date does.
 
     It waits for the next day with all others of them, or is dropped: so too if it would expire before. A user's
-    digests of all templates go at one moment, those of all users within half an hour.
+    digests of all templates go at one moment, those of all users within half an hour: sooner where a message lives for
+    less than an hour of that day.
     """
     if policy.over_cap is OverCap.DIGEST:
         spread_ms = hold.spread_ms(keys.user_key(delivery.tenant, delivery.user_id))

@@ -11,8 +11,10 @@
 9. While every partition is paused, as at the end of a restore, a fetch takes the records of all of them and drops
    them: nobody reads them, and the process stands at their beginning for ever.
 10. Where nothing was committed yet, the seek after a restore moves nothing: what was dropped before is not read again.
+11. What the client cannot go on from it tells only whoever waits for records at that moment. If nobody does, the
+    process stays outside of its group for ever, alive and without work.
 And one that makes restoring slow:
-11. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
+12. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
 read its changes first, run the tests against it, then change FAUST_VERSION and the pin in pyproject.toml.
 """
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from importlib.metadata import version
 from typing import Any
 
@@ -55,7 +57,9 @@ UNPATCHED = {
     "fetch_records": AIOKafkaConsumerThread._fetch_records,
     "on_recovery_completed": Recovery.on_recovery_completed,
     "seek_to_committed": AIOKafkaConsumerThread.seek_to_committed,
+    "start_heartbeat_task": GroupCoordinator._start_heartbeat_task,
     "heartbeat": GroupCoordinator._do_heartbeat,
+    "push_error_to_user": GroupCoordinator._push_error_to_user,
     "worker_consumer": AIOKafkaConsumerThread._create_worker_consumer,
 }
 """The originals, for the tests that show why each repair is needed."""
@@ -73,7 +77,9 @@ def apply() -> None:
     AIOKafkaConsumerThread._fetch_records = fetch_records
     Recovery.on_recovery_completed = on_recovery_completed
     AIOKafkaConsumerThread.seek_to_committed = seek_to_committed
+    GroupCoordinator._start_heartbeat_task = start_heartbeat_task
     GroupCoordinator._do_heartbeat = heartbeat
+    GroupCoordinator._push_error_to_user = push_error_to_user
     AIOKafkaConsumerThread._create_worker_consumer = worker_consumer
 
 
@@ -151,14 +157,18 @@ async def wait_for_ack(self: Any, timeout: float) -> None:
         self._waiting_for_ack = None
 
 
+def start_heartbeat_task(self: Any) -> None:
+    """As the original, and notes that the group has just let this member in."""
+    self.heard_as, self.heard_at_s = self.member_id, asyncio.get_running_loop().time()
+    UNPATCHED["start_heartbeat_task"](self)
+
+
 async def heartbeat(self: Any) -> bool:
     """As the original; raises KafkaError, by which the process ends, when another member took our fixed name.
 
     A member that is unknown although it was heard within its session was replaced, not timed out.
     """
     now_s = asyncio.get_running_loop().time()
-    if self.member_id != getattr(self, "heard_as", ""):
-        self.heard_as, self.heard_at_s = self.member_id, now_s
     alive: bool = await UNPATCHED["heartbeat"](self)
     if alive:
         self.heard_at_s = now_s
@@ -173,6 +183,14 @@ async def heartbeat(self: Any) -> bool:
 def _is_unknown(coordinator: Any) -> bool:
     """Whether the group has just disowned a member with a fixed name."""
     return coordinator._group_instance_id is not None and coordinator.member_id != coordinator.heard_as
+
+
+def push_error_to_user(self: Any, error: BaseException) -> Awaitable[Any]:
+    """As the original, and ends the process whether or not anybody waits for records. Called on the client's thread."""
+    thread = self._subscription.listener._thread
+    asyncio.run_coroutine_threadsafe(thread.app.crash(error), thread.parent_loop)
+    told: Awaitable[Any] = UNPATCHED["push_error_to_user"](self, error)
+    return told
 
 
 async def add_gap(self: Any, tp: Any, offset_from: int, offset_to: int) -> None:

@@ -266,6 +266,26 @@ PATCHES: tuple[Patch, ...] = (
         suffers="A process killed while it works on a record never does it: the next one begins behind it.",
     ),
     Patch(
+        name="tells what ends a membership only to who waits for records",
+        promise=1,
+        file="streams/faust_patches.py",
+        old="    asyncio.run_coroutine_threadsafe(thread.app.crash(error), thread.parent_loop)\n",
+        new="",
+        test="tests/integration/streams/test_page_agent.py"
+        "::test_of_two_processes_of_one_name_the_first_ends_and_says_why_and_the_second_works_on",
+        suffers="A process is out of its group for ever and goes on all the same: what it does is never committed.",
+    ),
+    Patch(
+        name="takes whoever stood still before its first sign of life for replaced",
+        promise=1,
+        file="streams/faust_patches.py",
+        old="    elif _is_unknown(self) and now_s - self.heard_at_s < self._session_timeout_ms / 1000:",
+        new="    elif _is_unknown(self):",
+        test="tests/unit/streams/test_faust_patches.py"
+        "::test_who_was_silent_for_longer_than_its_session_joins_again_and_takes_nobody_for_its_double",
+        suffers="A process that a machine held up ends, and blames another one that does not exist.",
+    ),
+    Patch(
         name="lets an older profile replace a newer one",
         promise=3,
         file="streams/recipients.lua",

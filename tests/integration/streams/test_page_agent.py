@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiokafka.consumer.subscription_state import SubscriptionState
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from producers.publisher import KafkaPublisher
@@ -197,8 +198,13 @@ async def test_an_unexpected_error_ends_the_process_and_the_page_is_not_committe
     assert road.committed() <= 1
 
 
-async def test_of_two_processes_of_one_name_the_first_ends_and_says_why_and_the_second_works_on(road: Road) -> None:
+@pytest.mark.parametrize("waits", [True, False], ids=["waiting for pages", "while nobody waits for a page"])
+async def test_of_two_processes_of_one_name_the_first_ends_and_says_why_and_the_second_works_on(
+    road: Road, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """K24: they would drive each other out of the group at every heartbeat, for ever."""
+    if not waits:
+        monkeypatch.setattr(SubscriptionState, "abort_waiters", lambda self, error: None)
     async with road.running("the same") as first:
         await road.write(codec.encode(page(0)))
         await until(lambda: road.committed() == 1)

@@ -16,6 +16,7 @@ import faust
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition, client
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.errors import KafkaError
 from faust.exceptions import ProducerSendError
 from faust.transport.consumer import IntervalTree
 from faust.transport.producer import ProducerBuffer
@@ -210,6 +211,25 @@ async def test_a_fetch_while_all_partitions_are_paused_takes_nothing() -> None:
         assert [record for found in records.values() for record in found] == taken
         again = await fetch(thread, Mock(_closed=False, _fetcher=fetcher), {PLACE}, timeout=0)
         assert bool(again) is not bool(taken), "what was not taken is there when the partition is read"
+
+
+@pytest.mark.parametrize(("silent_s", "replaced"), [(5.0, True), (7.0, False)])
+async def test_who_was_silent_for_longer_than_its_session_joins_again_and_takes_nobody_for_its_double(
+    silent_s: float, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it stood still before its first sign of life, right after the group had let it in."""
+
+    async def disowned(coordinator: Any) -> bool:
+        coordinator.member_id = ""
+        return False
+
+    monkeypatch.setitem(UNPATCHED, "heartbeat", disowned)
+    monkeypatch.setitem(UNPATCHED, "start_heartbeat_task", lambda coordinator: None)
+    member = SimpleNamespace(member_id="m-1", group_id="g", _group_instance_id="a name", _session_timeout_ms=6_000)
+    faust_patches.start_heartbeat_task(member)
+    member.heard_at_s -= silent_s
+    with pytest.raises(KafkaError, match="another process is the member a name") if replaced else nullcontext():
+        assert not await faust_patches.heartbeat(member)
 
 
 def restored(steps: list[str]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import standardwebhooks
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producers.callbacks.signatures import StandardWebhooks
@@ -104,6 +104,7 @@ header = st.text(st.characters(codec=None, exclude_characters="\n\r\0"), max_siz
     signature=header,
     body=st.binary(),
 )
+@example(message_id="\ud800", timestamp=str(NOW_S), signature="", body=b"")
 def test_no_header_makes_it_raise(message_id: str, timestamp: str, signature: str, body: bytes) -> None:
     """P54"""
     headers = {"webhook-id": message_id, "webhook-timestamp": timestamp, "webhook-signature": "v1," + signature}

@@ -12,7 +12,7 @@
    them: nobody reads them, and the process stands at their beginning for ever.
 10. Where nothing was committed yet, the seek after a restore moves nothing: what was dropped before is not read again.
 11. What the client cannot go on from it tells only whoever waits for records at that moment. If nobody does, the
-    process stays outside of its group for ever, alive and without work.
+    process stays outside of its group for ever: it goes on reading its old partitions, and can commit nothing.
 And one that makes restoring slow:
 12. An empty fetch waits 1.5 s at the broker, and so does every other question on its connection behind it.
 Each has a test that fails on the unpatched code. With another Faust release this module refuses to be imported:
